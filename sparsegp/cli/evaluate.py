@@ -104,9 +104,9 @@ def sizes_and_coverage(
     """Return how often prediction sets contain the true class, and how large they are."""
     import numpy as np
 
-    from sparsegp.posterior.limits import label_sets
+    from sparsegp.posterior.limits import prediction_sets
 
-    sets = label_sets(np.exp(logs), model.scores, coverage)
+    sets = prediction_sets(np.exp(logs), model.scores, coverage)
     held, sizes = (codes >= 0) & sets[np.arange(len(codes)), codes], sets.sum(axis=1)
     means = [float(np.average(each, weights=weights)) for each in (held, sizes, sizes == 1)]
     return {"asked": coverage, **dict(zip(("coverage", "mean_size", "alone"), means, strict=True))}

@@ -61,7 +61,7 @@ class SparseRun(Run[SparseModel]):
     past : PastRows, optional
         Summary of earlier training rows that are no longer available; the active rows kept from
         them are active from the start.
-    knows_limits : bool
+    keeps_scores : bool
         Whether the model gets what novelty and prediction sets need.
 
     Attributes
@@ -95,7 +95,7 @@ class SparseRun(Run[SparseModel]):
     scratch: str | None = None
     first: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     past: PastRows | None = None
-    knows_limits: bool = True
+    keeps_scores: bool = True
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
         self.block_rows = BLOCK_ROWS.checked(self.block_rows)

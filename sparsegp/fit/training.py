@@ -143,7 +143,7 @@ class Training(SparseRun):
             history=tuple(self.history),
             **self.data.model_fields,
         )
-        if self.knows_limits:
+        if self.keeps_scores:
             model = replace(model, shares=self._shares(model, drawn, x))
         if self.store is not None:
             model.save(self.store.model_path)
@@ -179,7 +179,7 @@ class Training(SparseRun):
         """
         if self.past is not None and self.past.shares is not None and not self.validation.any():
             return self.past.shares
-        shares = prior_shares(model.spans, x, model.likeliest(x))
+        shares = prior_shares(model.spans, x, model.most_probable_codes(x))
         rows = self.active.rows
         for span in model.spans:
             _, places, own = np.intersect1d(drawn, rows[span.places], return_indices=True)
@@ -220,6 +220,6 @@ def fit_rows(
         numbers=numbers,
     )
     with ThreadRuntime(1) as runtime:
-        run = Training(data, settings, runtime=runtime, knows_limits=False)
+        run = Training(data, settings, runtime=runtime, keeps_scores=False)
         run.build()
         return run.complete()

@@ -26,7 +26,7 @@ from sparsegp.fit.prepare import Prepared, count_original_rows, prepare
 from sparsegp.fit.training import MOST_DRAWN, Training
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior.past import PastRows, mean_curvature
-from sparsegp.posterior.removal import least_missed, metrics
+from sparsegp.posterior.removal import metrics, rows_to_remove
 from sparsegp.runtime import Runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Integers
@@ -205,7 +205,7 @@ def _kept(
     d = len(model.rows)
     size = d if wanted is None else wanted
     fresh = max(1, min(math.ceil(size * n_new / (n_old + n_new)), math.floor(n_new)))
-    removed = least_missed(model.active, model.weights, max(0, d - max(size - fresh, 0)))
+    removed = rows_to_remove(model.active, model.weights, max(0, d - max(size - fresh, 0)))
     return np.setdiff1d(np.arange(d), removed), size
 
 

@@ -43,7 +43,7 @@ class RowBlock(Block):
     def _evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
         return self.scores.evaluate(index, marginals)
 
-    def _follow(self, places: Integers) -> None:
+    def _reindex(self, places: Integers) -> None:
         self.scores.take(places)
         self._pending = None
 

@@ -76,7 +76,7 @@ def _sites(rule: SiteRule, marginals: Marginals) -> Sites:
     return rule.sites(marginals.mean, marginals.variance, marginals.target, marginals.weight)
 
 
-def _of_included(scores: Any, rule: SiteRule, marginals: Marginals) -> Doubles:
+def _mask_silent(scores: Any, rule: SiteRule, marginals: Marginals) -> Doubles:
     """Return the scores, -inf for rows whose sites have too little precision."""
     if rule.threshold > 0.0:
         scores = np.where(rule.is_silent(_sites(rule, marginals)), -np.inf, scores)
@@ -95,7 +95,7 @@ class Predictive(Criterion):
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
         """Return -log Z, times the weight of the row."""
         log_z = rule.likelihood.log_z(marginals.mean, marginals.variance, marginals.target)
-        return _of_included(-marginals.weighted(log_z), rule, marginals)
+        return _mask_silent(-marginals.weighted(log_z), rule, marginals)
 
 
 class Change(Criterion):
@@ -170,7 +170,7 @@ class Random(Criterion):
         """Return scores that depend only on row number and seed, not on the block."""
         key = np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0]
         words = mixed(marginals.rows.astype(np.uint64) ^ key) >> np.uint64(11)
-        return _of_included(words.astype(np.float64) * 2.0**-14, rule, marginals)
+        return _mask_silent(words.astype(np.float64) * 2.0**-14, rule, marginals)
 
 
 def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:

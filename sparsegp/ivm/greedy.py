@@ -139,7 +139,7 @@ class Selection:
         settings, order, active = self.settings, self.order, self.active
         room = make_room(self.blocks, settings, active, len(settings.kernels))
         if len(self._waiting):
-            self._follow(min(order.slots, stop - len(active), room - len(active)))
+            self._include_waiting(min(order.slots, stop - len(active), room - len(active)))
             return True
         pool = self._pool()
         wanted = min(order.slots, stop - len(active), room - len(active))
@@ -156,7 +156,7 @@ class Selection:
         active.included.append(batch)
         return True
 
-    def _follow(self, count: int) -> None:
+    def _include_waiting(self, count: int) -> None:
         """Include the next `count` rows of `first`."""
         some, self._waiting = np.split(self._waiting, [count])
         batch = self._offered(some, -np.arange(len(some), dtype=np.float64)).take_all()

@@ -147,7 +147,7 @@ class PairBlock(Block):
         best: Doubles = self._scores(index, marginals).max(axis=1)
         return best
 
-    def _follow(self, places: Integers) -> None:
+    def _reindex(self, places: Integers) -> None:
         self.open_pairs = self.open_pairs[places] & self.real[:, np.newaxis]
 
     def _without_sites(self) -> Booleans:

@@ -277,7 +277,7 @@ class Block(ABC):
         """Return the scores of candidates by index, (len(index),)."""
 
     @abstractmethod
-    def _follow(self, places: Integers) -> None:
+    def _reindex(self, places: Integers) -> None:
         """Rearrange any other state of the rows, which is taken from these places."""
 
     def _make_room(self, count: int) -> None:
@@ -328,7 +328,7 @@ class Block(ABC):
             for k, panel in enumerate(panels):
                 panels[k] = self._allocate_panel(panel.shape[1])
                 move(panel, panels[k], places, self.group)
-        self._follow(places)
+        self._reindex(places)
 
     # -- addressing --------------------------------------------------------------------------------
 

@@ -107,7 +107,7 @@ class ApproximateFit:
             self.ascent = Ascent.at(start, self._value_and_gradient)
         else:
             weight = 1.0 / scale - 1.0 / former
-            self.ascent = self.ascent.less_quadratic(lambda c: weight * (self.penalty @ c))
+            self.ascent = self.ascent.minus_quadratic(lambda c: weight * (self.penalty @ c))
         solve = partial(solve_factored, metric)
         self.rows.maximise(self.ascent, self._value_and_gradient, solve, TOLERANCE)
         mean = self.held_features.T @ self.ascent.point.astype(self.features.dtype)

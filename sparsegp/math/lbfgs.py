@@ -126,7 +126,7 @@ class Ascent:
             direction += step * (weight - np.vdot(change, direction) / np.vdot(step, change))
         return direction
 
-    def back(self, rounds: int) -> "Ascent":
+    def rewind(self, rounds: int) -> "Ascent":
         """Return the state before the last `rounds` stored steps, at most `MEMORY`."""
         kept = len(self.steps) - rounds
         return Ascent(
@@ -138,7 +138,7 @@ class Ascent:
             self.gains[:kept],
         )
 
-    def less_quadratic(self, pull: Callable[[Doubles], Doubles]) -> "Ascent":
+    def minus_quadratic(self, pull: Callable[[Doubles], Doubles]) -> "Ascent":
         """Return the state after the same steps for the function minus x^T Q x / 2.
 
         Parameters

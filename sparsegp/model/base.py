@@ -17,11 +17,11 @@ from sparsegp.kernels import Kernel, relevances
 from sparsegp.likelihoods import Gaussian, Likelihood
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.model.checks import require_fitting, require_numbers
+from sparsegp.model.display import line, table
 from sparsegp.model.explain import Explanation
 from sparsegp.model.rows import map_rows
-from sparsegp.model.shown import line, table
 from sparsegp.posterior.base import ActiveRows, Calibration
-from sparsegp.posterior.limits import label_sets
+from sparsegp.posterior.limits import prediction_sets
 from sparsegp.state import from_arrays, to_arrays
 from sparsegp.store import (
     MODEL,
@@ -37,7 +37,7 @@ from sparsegp.store import (
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
 ONLY_SPARSE = "{} are of models of active rows alone; train without `method`"
-FAR = 1e75
+MAX_SCALED_INPUT = 1e75
 """Size to which scaled inputs are clipped, as the squares of larger ones would overflow."""
 
 
@@ -135,12 +135,12 @@ class Model(ABC):
 
     @property
     @abstractmethod
-    def _rows_held(self) -> Floats:
+    def _stored_rows(self) -> Floats:
         """Scaled training rows that the model stores, (d, p)."""
 
     def holds(self, X: Any) -> bool:
         """Whether X (d, p) are the stored training rows, in the same order, before scaling."""
-        held, order = self._rows_held, np.unique(self.rows, return_inverse=True)[1]
+        held, order = self._stored_rows, np.unique(self.rows, return_inverse=True)[1]
         found = self.scaling.apply(np.asarray(X), held.dtype)[order]
         return np.allclose(found, held, rtol=1e-5, atol=1e-5 * float(np.abs(found).max()))
 
@@ -162,7 +162,7 @@ class Model(ABC):
     @property
     def rows_unmixed(self) -> Floats:
         """Stored training rows after scaling, (d, p), before a metric mixes their columns."""
-        x, mixing = self._rows_held, self.scaling.mixing
+        x, mixing = self._stored_rows, self.scaling.mixing
         return x if mixing is None else np.linalg.solve(mixing.T, x.T).T
 
     @property
@@ -321,8 +321,8 @@ class Model(ABC):
         """
         proba = self.predict_proba(X)
         if hasattr(proba, "dask"):
-            return proba.map_blocks(label_sets, self.scores, coverage, dtype=np.bool_)
-        return label_sets(proba, self.scores, coverage)
+            return proba.map_blocks(prediction_sets, self.scores, coverage, dtype=np.bool_)
+        return prediction_sets(proba, self.scores, coverage)
 
     @property
     def scores(self) -> Quantiles | None:
@@ -336,7 +336,7 @@ class Model(ABC):
     def _scaled(self, X: Any) -> Doubles:
         with np.errstate(over="ignore"):
             scaled = self.scaling.apply(X)
-        return np.asarray(np.clip(scaled, -FAR, FAR, out=scaled))
+        return np.asarray(np.clip(scaled, -MAX_SCALED_INPUT, MAX_SCALED_INPUT, out=scaled))
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> None:
         """Write the model atomically to one file, or to one object of a store.

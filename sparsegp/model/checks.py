@@ -30,7 +30,7 @@ def require_fitting(model: "Model") -> None:
     rows, names, medians = model.rows, model.names, model.medians
     mappings = (model.settings, model.report, *model.history)
     checks = {
-        "rows": rows.shape == model._rows_held.shape[:1] and rows.dtype.kind in "iu",
+        "rows": rows.shape == model._stored_rows.shape[:1] and rows.dtype.kind in "iu",
         "classes": len(set(model.classes.tolist())) == len(model.classes),
         "names": names is None or [type(name) for name in names] == [str] * model.n_features,
         "settings, report or history": all(isinstance(each, Mapping) for each in mappings),

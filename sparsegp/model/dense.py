@@ -43,7 +43,7 @@ class DenseModel(Model):
         return self.mixture.components
 
     @property
-    def _rows_held(self) -> Doubles:
+    def _stored_rows(self) -> Doubles:
         return self.mixture.x
 
     @property

@@ -23,7 +23,7 @@ from sparsegp.posterior.predict import Posterior
 from sparsegp.runtime.threads import usable_cpus
 from sparsegp.types import Doubles, Floats, Integers
 
-MANY = 4096
+NOVELTY_CHUNK = 4096
 """Number of rows whose novelty is computed at a time."""
 
 
@@ -82,7 +82,7 @@ class SparseModel(Model):
         with single_threaded_blas():
             return spans_of(self.active, len(self.classes))
 
-    def likeliest(self, x: Doubles) -> Integers:
+    def most_probable_codes(self, x: Doubles) -> Integers:
         """Return the code of the class with the largest latent mean at scaled rows x (n, p), (n,).
 
         With a single latent value it is the most probable class; in a regression it is 0.
@@ -97,7 +97,7 @@ class SparseModel(Model):
         return [self.active]
 
     @property
-    def _rows_held(self) -> Floats:
+    def _stored_rows(self) -> Floats:
         return self.active.x
 
     @property
@@ -128,8 +128,11 @@ class SparseModel(Model):
 
     def _novelty(self, X: Any) -> Doubles:
         assert self.shares is not None  # checked by `novelty`
-        tiles = (self._scaled(X[start : start + MANY]) for start in range(0, len(X), MANY))
-        shares = [prior_shares(self.spans, x, self.likeliest(x)) for x in tiles]
+        tiles = (
+            self._scaled(X[start : start + NOVELTY_CHUNK])
+            for start in range(0, len(X), NOVELTY_CHUNK)
+        )
+        shares = [prior_shares(self.spans, x, self.most_probable_codes(x)) for x in tiles]
         return self.shares.below(np.concatenate(shares))[:, np.newaxis]
 
     def novelty(self, X: Any) -> Any:

@@ -43,11 +43,17 @@ from sparsegp.math.products import TILE
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit_by_slopes, latent_validation
-from sparsegp.posterior.early_stopping import FEW_ROUNDS, PATIENCE, Search, scale_of, step_of
+from sparsegp.posterior.early_stopping import (
+    PATIENCE,
+    PATIENCE_MANY_ROWS,
+    Search,
+    scale_of,
+    step_of,
+)
 from sparsegp.posterior.folds import best_scale
 from sparsegp.posterior.limits import conformal_scores
-from sparsegp.posterior.numbers import least_squares
 from sparsegp.posterior.objective import Problem
+from sparsegp.posterior.regression import least_squares
 from sparsegp.state import from_arrays, require_shapes
 from sparsegp.types import Doubles
 
@@ -55,10 +61,10 @@ logger = logging.getLogger(__name__)
 
 PART_ROWS = 10_000
 """Approximate number of rows that suffice to choose the prior variance factor. With fewer than
-`MANY` times as many rows, the additional ascent with all of them would cost the time saved."""
-MANY = 4
+`MIN_PARTS` times as many rows, the additional ascent with all of them would cost the time saved."""
+MIN_PARTS = 4
 MAX_ROUNDS = 500
-JOINED_ROUNDS = 8
+MAX_JOINED_ITERATIONS = 8
 """Maximum number of iterations after the validation rows have been added."""
 MEAN_ONLY = Calibration(temperature=1.0, variance_weight=0.0)
 """Calibration that ignores the latent variance, which in full is far too large."""
@@ -70,7 +76,7 @@ the temperature is narrow, as validation rows resemble the training rows more th
 def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the all-data posterior, calibrated if `rows.calibrate`.
 
-    For regression it has a closed form (posterior/numbers.py).
+    For regression it has a closed form (posterior/regression.py).
 
     The ascent with all rows stops when both the gain of an iteration and the gain promised by its
     gradient are at most `rows.tolerance` nats per row.
@@ -84,7 +90,7 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         state.plan = _learn(problem, rows, state) if rows.calibrate else first_plan(rows)
     plan = state.plan
     problem.set_scale(plan.calibration.prior_scale)
-    ascent = _climb(problem, rows, state)
+    ascent = _maximise(problem, rows, state)
     report = {
         "objective": ascent.value,
         "rounds": state.rounds + (state.search.best.rounds if state.search.best else 0),
@@ -162,13 +168,13 @@ def first_search(rows: Rows) -> Search:
     """Return a new search; with a former posterior, at its prior variance factor alone."""
     if rows.past is None:
         part = columns_of_part(rows.n_rows) < TILE
-        return Search(part=part, patience=FEW_ROUNDS if part else PATIENCE)
+        return Search(part=part, patience=PATIENCE_MANY_ROWS if part else PATIENCE)
     return Search(step=step_of(rows.past.weights.calibration.prior_scale), alone=True)
 
 
 def columns_of_part(n_rows: int) -> int:
     """Return how many leading rows of each tile are used to choose the prior variance factor."""
-    return max(TILE // (n_rows // PART_ROWS), 1) if n_rows >= MANY * PART_ROWS else TILE
+    return max(TILE // (n_rows // PART_ROWS), 1) if n_rows >= MIN_PARTS * PART_ROWS else TILE
 
 
 def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
@@ -192,11 +198,11 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
     while not search.over:
         columns = columns_of_part(rows.n_rows) if search.part else TILE
         problem.set_scale(search.scale, columns)
-        ascent = search.begun(problem.begin, problem.carry)
+        ascent = search.current_ascent(problem.begin, problem.carry)
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         if len(problem.validation) == 0:
             return first_plan(rows)
-        search.note(problem.validation, ascent, gain > small * columns)
+        search.record_iteration(problem.validation, ascent, gain > small * columns)
         report(-float(problem.validation.mean()))
     best = search.best
     assert best is not None  # the search is over
@@ -206,12 +212,12 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
     return Plan(calibration, tried, scores)
 
 
-def _climb(problem: Problem, rows: Rows, state: Ascents) -> Ascent:
+def _maximise(problem: Problem, rows: Rows, state: Ascents) -> Ascent:
     """Run the final ascent with all rows, from the start or from the best point of the search."""
     problem.joined, small, most = True, rows.tolerance * rows.total, MAX_ROUNDS
     best = state.search.best
     if best is not None:
-        problem.tilt, most = best.ascent.gradient, JOINED_ROUNDS
+        problem.tilt, most = best.ascent.gradient, MAX_JOINED_ITERATIONS
     if state.ascent is None and best is not None:
         value, gradient = problem.value_and_gradient(best.ascent.point)
         state.ascent = replace(best.ascent, value=value, gradient=gradient)
@@ -249,7 +255,7 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, 
         known = np.array([before.temperature, before.variance_weight])
         means = np.where(known > 0.0, np.log(np.maximum(known, 1e-6)), means)
     calibration = Calibration(*fit_by_slopes(log_z, (means, deviations)), scale)
-    if not problem.rows.knows_limits:
+    if not problem.rows.keeps_scores:
         return calibration, None
     logs = calibration.log_probabilities(problem.active.likelihood, mean, variance)
     return calibration, conformal_scores(logs, target, of_rows)
@@ -273,8 +279,8 @@ def log_z_and_slopes(
     if variance.shape[1] == mean.shape[1]:
         moments = likelihood.moments(mean / temperature, widened, target)
         along = of_rows * (moments.slope * mean).sum(axis=1) / temperature
-        bend = moments.slope**2 - moments.curvature
-        spread = 0.5 * of_rows * (widened * bend).sum(axis=1)
+        ratio = moments.slope**2 - moments.curvature  # Z'' / Z
+        spread = 0.5 * of_rows * (widened * ratio).sum(axis=1)
         return of_rows * moments.log_z, np.array([-along.sum(), spread.sum()])
     widened = likelihood.noise_precision * widened
     ratio = (mean / (temperature * np.sqrt(1.0 + widened))).astype(np.float32)

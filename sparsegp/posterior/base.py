@@ -197,7 +197,7 @@ class Rows(Protocol):
         Gain per iteration, in nats divided by the total weight, at which an ascent stops.
     calibrate : bool
         Whether to fit the calibration or, in a regression, the noise variance.
-    knows_limits : bool
+    keeps_scores : bool
         Whether to keep the conformal scores of the rows to which it is fitted.
     folds : Integers (n,)
         Fold of each row, for cross-validation; empty if there is none.
@@ -214,7 +214,7 @@ class Rows(Protocol):
     precision: np.dtype[Any]
     tolerance: float
     calibrate: bool
-    knows_limits: bool
+    keeps_scores: bool
     folds: Integers
     former: Mapping[str, NDArray[Any]]
     past: "PastRows | None"

@@ -41,7 +41,7 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
     nlpp = -float(log_z(temperature, weight).mean())
     report = {**weights.report, **asdict(calibration), "validation_nlpp": nlpp}
     scores = None
-    if rows.knows_limits:
+    if rows.keeps_scores:
         logs = calibration.log_probabilities(active.likelihood, mean, variance)
         scores = conformal_scores(logs, target, rows.validation_weights)
     return replace(weights, calibration=calibration, report=report, scores=scores)

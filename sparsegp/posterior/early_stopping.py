@@ -25,9 +25,9 @@ from sparsegp.types import Doubles
 
 STEP = np.sqrt(10.0)
 """Ratio of one prior variance factor to the one before."""
-FARTHEST = 6
+MAX_STEPS = 6
 """Maximum number of steps from the kernel's own variance, up or down."""
-PATIENCE, FEW_ROUNDS = 8, 3
+PATIENCE, PATIENCE_MANY_ROWS = 8, 3
 """Iterations without a lower NLPP after which an ascent ends; the second with many rows, where
 they are slow. On splits of the training rows of sixteen tables 8 gives 0.98 of the NLPP of 3."""
 LEAD = 0.01
@@ -138,7 +138,7 @@ class Search:
         """Prior variance factor of the current ascent."""
         return scale_of(self.step)
 
-    def begun(
+    def current_ascent(
         self, start: Callable[[Doubles | None], Ascent], carry: Callable[[Ascent, float], Ascent]
     ) -> Ascent:
         """Return the current ascent, started if necessary.
@@ -159,7 +159,7 @@ class Search:
             self.ascent = carry(self.halfway, self.best.scale)
         return self.ascent
 
-    def note(self, log_z: Doubles, ascent: Ascent, rising: bool) -> None:
+    def record_iteration(self, log_z: Doubles, ascent: Ascent, rising: bool) -> None:
         """Record an iteration; if it is the last of the ascent, prepare the next ascent.
 
         Parameters
@@ -172,7 +172,7 @@ class Search:
             Whether the ascent has not converged yet.
         """
         self.rounds += 1
-        peak, leader = Peak(self.step, self.rounds, log_z, ascent.back(0)), self.leader
+        peak, leader = Peak(self.step, self.rounds, log_z, ascent.rewind(0)), self.leader
         if leader is None or peak.is_better_than(leader):
             self.leader = leader = peak
         self.waited = 0 if peak.nlpp < self.least else self.waited + 1
@@ -183,15 +183,15 @@ class Search:
         if self.best is None or leader.is_better_than(self.best):
             assert self.ascent is not None  # the leader is one of its iterations
             back = min(self.rounds - leader.rounds // 2, len(self.ascent.steps))
-            self.best, self.halfway = leader, self.ascent.back(back)
+            self.best, self.halfway = leader, self.ascent.rewind(back)
             self.halfway_rounds = self.rounds - back
         self.ascent, self.leader, self.least, self.waited = None, None, math.inf, 0
-        self._turn(self.best.step)
+        self._choose_next_step(self.best.step)
 
-    def _turn(self, best: int) -> None:
+    def _choose_next_step(self, best: int) -> None:
         """Choose the next step, adjacent to the best one, upwards first; or finish."""
         for step, open_ in ((best + 1, best >= 0), (best - 1, best <= 0)):
-            if open_ and not self.alone and step not in dict(self.tried) and abs(step) <= FARTHEST:
+            if open_ and not self.alone and step not in dict(self.tried) and abs(step) <= MAX_STEPS:
                 self.step = step
                 return
         if self.part:

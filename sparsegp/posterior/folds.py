@@ -6,7 +6,7 @@ of them. It continues to the maximum for one prior variance factor after the oth
 else down from it, as long as the predictions for left-out rows improve.
 
 If a few rows are all predicted well, their NLPP alone would favour ever larger factors. One
-imaginary row is therefore added, in the manner of Platt (1999, "Probabilistic outputs for support
+pseudo-row is therefore added, in the manner of Platt (1999, "Probabilistic outputs for support
 vector machines", section 2.2): an nth part of it lies at each of the n rows, it belongs to all
 classes in equal parts, and it is predicted from all rows. This prevents overconfidence.
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from sparsegp.math.linalg import solve_lower
 from sparsegp.math.quantiles import Quantiles
-from sparsegp.posterior.early_stopping import FARTHEST, scale_of
+from sparsegp.posterior.early_stopping import MAX_STEPS, scale_of
 from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.objective import Problem
 from sparsegp.types import Doubles
@@ -82,8 +82,8 @@ class Folds(Problem):
         gradient = np.stack([w @ part.astype(w.dtype) for w, part in pairs], dtype=np.float64)
         return float(log_z[counts].sum(dtype=np.float64)), gradient
 
-    def judge(self, c: Doubles) -> tuple[float, float, Doubles]:
-        """Return the NLPP of left-out rows, the same with the imaginary row, and latent means.
+    def evaluate_left_out(self, c: Doubles) -> tuple[float, float, Doubles]:
+        """Return the NLPP of left-out rows, the same with the pseudo-row, and latent means.
 
         These are the means (n, K) of the left-out rows. With weights w there are taken to be
         (sum w)^2 / sum w^2 rows: a large weight does not turn one row into many.
@@ -94,8 +94,8 @@ class Folds(Problem):
         log_z = self.active.likelihood.log_z(left_out, none, self.target)
         each = self.active.likelihood.log_probabilities(mean[:, -1], none).mean(axis=1)
         nlpp = -float(np.average(log_z, weights=w))
-        thought_of = float(np.average(each, weights=w))
-        return nlpp, (count * nlpp - thought_of) / (count + 1.0), left_out
+        pseudo_row_log_p = float(np.average(each, weights=w))
+        return nlpp, (count * nlpp - pseudo_row_log_p) / (count + 1.0), left_out
 
 
 def best_scale(
@@ -116,14 +116,14 @@ def best_scale(
     ascent, left_out, point, step, best = None, np.empty(0), np.empty(0), 0, 0
     rows, likelihood = whole.rows, whole.active.likelihood
     small = rows.tolerance * rows.total * problem.n_sets
-    while step not in losses and abs(step) <= FARTHEST:
+    while step not in losses and abs(step) <= MAX_STEPS:
         before, scale = problem.scale, scale_of(step)
         problem.set_scale(scale)
         ascent = problem.begin() if ascent is None else problem.carry(ascent, before)
         for _ in range(MAX_ROUNDS):
             if ascent.step(problem.value_and_gradient, problem.solve, problem.resolution) <= small:
                 break
-        tried[f"{scale:.4g}"], losses[step], mean = problem.judge(ascent.point)
+        tried[f"{scale:.4g}"], losses[step], mean = problem.evaluate_left_out(ascent.point)
         report(tried[f"{scale:.4g}"])
         best = min(losses, key=losses.__getitem__)
         if best == step:

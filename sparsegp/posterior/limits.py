@@ -100,7 +100,7 @@ def _share(left: Doubles, prior: Doubles) -> Doubles:
     return np.divide(left, prior, out=np.ones_like(left), where=prior > 0.0)
 
 
-def masses_above(probabilities: Doubles) -> Doubles:
+def mass_of_more_probable(probabilities: Doubles) -> Doubles:
     """Return for each class the total probability of the more probable ones, (n, K)."""
     above = np.empty_like(probabilities)
     for k, own in enumerate(probabilities.T):
@@ -113,11 +113,11 @@ def conformal_scores(
     log_probabilities: Doubles, codes: Integers, weights: Doubles | float
 ) -> Quantiles:
     """Return quantiles of conformal scores, from log probabilities (n, K) and true codes (n,)."""
-    above = masses_above(np.exp(log_probabilities))
+    above = mass_of_more_probable(np.exp(log_probabilities))
     return Quantiles.of(np.take_along_axis(above, codes[:, np.newaxis], axis=1)[:, 0], weights)
 
 
-def label_sets(probabilities: Doubles, scores: Quantiles | None, coverage: float) -> Booleans:
+def prediction_sets(probabilities: Doubles, scores: Quantiles | None, coverage: float) -> Booleans:
     """Return a mask (n, K) of sets that contain the true class with probability `coverage`.
 
     Raises
@@ -141,4 +141,4 @@ def label_sets(probabilities: Doubles, scores: Quantiles | None, coverage: float
             f"{math.ceil(coverage / (1 - coverage))} validation rows, the model had {scores.n}; "
             f"ask for at most {scores.n / (scores.n + 1):.4g}, or train on more rows"
         )
-    return np.asarray(masses_above(probabilities) <= scores.at(rank))
+    return np.asarray(mass_of_more_probable(probabilities) <= scores.at(rank))

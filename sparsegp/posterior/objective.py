@@ -73,7 +73,7 @@ class Problem:
         self.force: Any = 0.0
         self.scale, self.columns, scale = 0.0, TILE, 1.0
         if rows.past is not None:
-            grams, forces = rows.past.seen_by(active, factors)
+            grams, forces = rows.past.projected_onto(active, factors)
             self.gram = self.gram + grams
             self.anchor = [rows.past.curvature * gram for gram in grams]
             self.force = np.stack(forces)
@@ -146,7 +146,7 @@ class Problem:
         def pull(c: Doubles) -> Doubles:
             return np.stack([weight * (p @ part) for p, part in zip(self.whole, c, strict=True)])
 
-        return ascent.less_quadratic(pull)
+        return ascent.minus_quadratic(pull)
 
     def value_and_gradient(self, c: Doubles) -> tuple[float, Doubles]:
         """Return the objective and its gradient at coefficients (C, d, R)."""
@@ -205,9 +205,11 @@ class Problem:
         active, x = self.active, np.asarray(self.active.x, dtype=np.float64)
         kernels = zip(active.kernels, active.precision.T, self.factors, strict=True)
         for k, (kernel, pi, L) in enumerate(kernels):
-            yield reduction(kernel, (x, pi), L, functools.partial(self._raised, k), self.scale)
+            yield reduction(
+                kernel, (x, pi), L, functools.partial(self._with_min_jitter, k), self.scale
+            )
 
-    def _raised(self, k: int, least: float) -> Doubles:
+    def _with_min_jitter(self, k: int, least: float) -> Doubles:
         """Return the lower factor of B of kernel k with at least `least` added to its diagonal."""
         (factor, jitter), n = self.metric[k], len(self.whole[k])
         added = jitter / (1.0 + jitter) * float(np.vdot(factor, factor)) / n

@@ -102,7 +102,7 @@ class PastRows:
             found.append((L, G, self.curvature * (G @ c) + P @ c / scale))
         return found
 
-    def seen_by(
+    def projected_onto(
         self, active: ActiveRows, factors: list[Doubles]
     ) -> tuple[list[Doubles], list[Doubles]]:
         """Return T G T^T (d, d) and T (kappa G c + P c / s) (d, R) of each kernel.

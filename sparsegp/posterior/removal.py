@@ -20,7 +20,7 @@ from sparsegp.posterior.base import ActiveRows, PosteriorWeights
 from sparsegp.types import Doubles, Integers
 
 
-def least_missed(active: ActiveRows, weights: PosteriorWeights, count: int) -> Integers:
+def rows_to_remove(active: ActiveRows, weights: PosteriorWeights, count: int) -> Integers:
     """Return the places of rows to remove, one by one those that change the posterior least.
 
     Parameters

@@ -70,10 +70,10 @@ def test_goes_back_and_knows_what_it_would_be_with_another_penalty() -> None:
     for _ in range(6):
         ascent.step(function, lambda g: np.linalg.solve(metric, g))
         points.append(ascent.point)
-    carried = ascent.less_quadratic(lambda x: more @ x)
+    carried = ascent.minus_quadratic(lambda x: more @ x)
     for state, goal in ((ascent, function), (carried, other)):
         for rounds in range(7):
-            past = state.back(rounds)
+            past = state.rewind(rounds)
             value, gradient = goal(points[6 - rounds])
             assert_allclose(past.point, points[6 - rounds], atol=1e-11)
             assert_allclose(past.value, value, atol=1e-9)

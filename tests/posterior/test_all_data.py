@@ -145,7 +145,7 @@ def test_state_of_an_ascent_carries_over_to_another_prior_scale(digits: Arrays) 
         objective.set_scale(10.0)
         carried = objective.carry(ascent, 1.0)
         for past in range(3):
-            state = carried.back(past)
+            state = carried.rewind(past)
             value, gradient = objective.value_and_gradient(state.point)
             assert_allclose(state.value, value, rtol=1e-10)
             assert_allclose(state.gradient, gradient, atol=1e-7)

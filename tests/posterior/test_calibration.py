@@ -27,7 +27,7 @@ BIAS = -3.0
 
 
 class ValidationRows:
-    calibrate = knows_limits = True
+    calibrate = keeps_scores = True
     validation_weights = 1.0
 
     def __init__(self, x: Doubles, target: Integers) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import sparsegp
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.posterior.early_stopping import FARTHEST, LEAD, PATIENCE, STEP, Peak, Search
+from sparsegp.posterior.early_stopping import LEAD, MAX_STEPS, PATIENCE, STEP, Peak, Search
 from sparsegp.state import from_arrays, to_arrays
 
 ROWS = 400
@@ -25,13 +25,13 @@ def run(curve: Any, search: Search | None = None, stop: int | None = None) -> Se
     search = search or Search()
     count = 0
     while not search.over and count != stop:
-        ascent = search.begun(lambda _: START.back(0), lambda state, _: state.back(0))
+        ascent = search.current_ascent(lambda _: START.rewind(0), lambda state, _: state.rewind(0))
         ascent.point = ascent.point + 1.0
         ascent.steps.append(np.ones(3))
         ascent.changes.append(np.zeros(3))
         ascent.gains.append(0.0)
         nlpp = curve(search.step, search.rounds + 1)
-        search.note(log_z_of(nlpp), ascent, True)
+        search.record_iteration(log_z_of(nlpp), ascent, True)
         count += 1
     return search
 
@@ -91,8 +91,8 @@ def test_all_rows_follow_a_part_once_at_its_best_scale(stop: int | None) -> None
 
 
 def test_it_goes_no_farther_than_allowed() -> None:
-    assert max(dict(run(lambda step, round_: -float(step)).tried)) == FARTHEST
-    assert min(dict(run(lambda step, round_: float(step)).tried)) == -FARTHEST
+    assert max(dict(run(lambda step, round_: -float(step)).tried)) == MAX_STEPS
+    assert min(dict(run(lambda step, round_: float(step)).tried)) == -MAX_STEPS
 
 
 @pytest.mark.parametrize(("lead", "expected"), [(0.9, False), (1.1, True)])

@@ -9,7 +9,7 @@ from sparsegp.kernels import parse
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior import ActiveRows
-from sparsegp.posterior.limits import conformal_scores, label_sets, prior_shares, spans_of
+from sparsegp.posterior.limits import conformal_scores, prediction_sets, prior_shares, spans_of
 
 
 @pytest.mark.parametrize("n", [1, 7, 500, 501, 3999])
@@ -59,5 +59,5 @@ def test_label_sets() -> None:
     p = np.array([[0.6, 0.3, 0.1], [0.4, 0.4, 0.2], [0.0, 0.1, 0.9]])
     scores = conformal_scores(np.log(p + 1e-300), np.array([0, 1, 1]), 1.0)
     assert_allclose(scores.knots, [0.0, 0.0, 0.9])
-    assert_array_equal(label_sets(p, scores, 0.5), [[1, 0, 0], [1, 1, 0], [0, 0, 1]])
-    assert_array_equal(label_sets(p, scores, 0.75), [[1, 1, 1], [1, 1, 1], [0, 1, 1]])
+    assert_array_equal(prediction_sets(p, scores, 0.5), [[1, 0, 0], [1, 1, 0], [0, 0, 1]])
+    assert_array_equal(prediction_sets(p, scores, 0.75), [[1, 1, 1], [1, 1, 1], [0, 1, 1]])

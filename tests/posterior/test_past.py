@@ -9,7 +9,7 @@ from sparsegp.kernels import parse
 from sparsegp.likelihoods import LIKELIHOODS, MultinomialProbit
 from sparsegp.posterior import ActiveRows, Calibration, PosteriorWeights, sites
 from sparsegp.posterior.past import PastRows, mean_curvature
-from sparsegp.posterior.removal import least_missed
+from sparsegp.posterior.removal import rows_to_remove
 
 SCALE = 3.0
 
@@ -53,7 +53,7 @@ def test_of_a_quadratic_nothing_is_lost(n_kernels: int) -> None:
     X, y = rng.normal(scale=2.0, size=(90, 2)), rng.normal(size=(90, 3))
     active, old, new = active_rows(X[:12], n_kernels), slice(0, 60), slice(60, 90)
     known = past(active, X[old], y[old], np.arange(12))
-    grams, forces = known.seen_by(active, active.factors())
+    grams, forces = known.projected_onto(active, active.factors())
     together = regression(active, X, y).coefficients
     penalties = active.penalties(active.factors())
     for c, columns in enumerate(active.columns()):
@@ -72,7 +72,7 @@ def test_fresh_rows_are_told_from_the_former_ones() -> None:
     X, y, kept = rng.normal(scale=2.0, size=(60, 2)), rng.normal(size=(60, 3)), np.array([0, 5])
     active = active_rows(X[:12])
     more = active_rows(np.concatenate([X[kept], X[50:53]]))
-    (gram,), _ = past(active, X, y, kept).seen_by(more, more.factors())
+    (gram,), _ = past(active, X, y, kept).projected_onto(more, more.factors())
     kernel, A = active.kernels[0], active.factors()[0] @ active.factors()[0].T
     k = np.asarray(kernel(more.x, X))
     k[2:] = np.asarray(kernel(more.x[2:], active.x)) @ np.linalg.solve(A, kernel(active.x, X))
@@ -109,7 +109,7 @@ def test_an_update_ends_where_no_slope_is_left() -> None:
     kappa = mean_curvature(model.likelihood, mean, codes)
     assert 0.0 < kappa < 1.0
     known = PastRows(model.active, model.weights, kept, stayed - 300, kappa)
-    (gram,), (force,) = known.seen_by(updated.active, updated.active.factors())
+    (gram,), (force,) = known.projected_onto(updated.active, updated.active.factors())
     (P,), (w,) = updated.active.penalties(updated.active.factors()), features(updated.active, new)
     c = updated.weights.coefficients[0]
     p = updated.likelihood.gradient(w.T @ c, zero, codes)[1]
@@ -178,9 +178,9 @@ def test_rows_go_one_by_one_by_what_is_lost(n_kernels: int, of_all_rows: bool) -
     for _ in range(5):
         left = [i for i in range(12) if i not in expected]
         expected.append(min(left, key=lambda i: loss(active, [*expected, i], gain)))
-    assert least_missed(active, weights, 5).tolist() == expected
+    assert rows_to_remove(active, weights, 5).tolist() == expected
 
 
 def test_nothing_goes_unasked() -> None:
     active = active_rows(np.random.default_rng(1).normal(size=(8, 3)))
-    assert least_missed(active, sites.regression(active, active.site), 0).size == 0
+    assert rows_to_remove(active, sites.regression(active, active.site), 0).size == 0

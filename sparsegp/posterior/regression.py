@@ -66,13 +66,13 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     scale, noise, nlpp = 1.0, _noise(active), None
     if past is not None:  # exact in their span, as log Z is quadratic (posterior/past.py)
         scale, noise = past.weights.calibration.prior_scale, _noise(past.active)
-        (more,), (force,) = past.seen_by(active, [factor])
+        (more,), (force,) = past.projected_onto(active, [factor])
         gram, pull = gram + noise * more, pull + noise * force[:, 0]
         error += noise * float(np.finfo(np.float32).eps * more.trace())
     spectrum = Spectrum(penalty, gram, pull, error)
     if rows.calibrate and (past is None or rows.n_rows >= LEAST_LEFT_OUT):
-        judges = LeftOut.of(active, rows, factor, spectrum)
-        ratio, noise, nlpp = judges.best()
+        left_out = LeftOut.of(active, rows, factor, spectrum)
+        ratio, noise, nlpp = left_out.best()
         scale = noise / ratio
     B = penalty / scale + gram / noise
     metric, jitter = jittered_cholesky(B, "the metric of the all-data posterior")
@@ -156,20 +156,20 @@ class Spectrum:
         half = solve_lower(self.root, penalty)
         self.shares, self.vectors = eigh(solve_lower(self.root, half.T))
         self.shares = np.clip(self.shares, 0.0, 1.0)
-        self.pull = self.turned(pull)
+        self.pull = self.rotated(pull)
 
-    def turned(self, columns: Doubles) -> Doubles:
+    def rotated(self, columns: Doubles) -> Doubles:
         """Return Q^T R^-1 times columns (d, ...)."""
         return np.asarray(self.vectors.T @ solve_lower(self.root, columns))
 
     def inverse(self, ratio: float) -> Doubles:
-        """Return the diagonal (d,) to which `turned` reduces A^-1, for lambda = `ratio`."""
+        """Return the diagonal (d,) to which `rotated` reduces A^-1, for lambda = `ratio`."""
         return np.asarray(1.0 / (1.0 - self.shares + ratio * self.shares))
 
     def coefficients(self, ratio: float) -> Doubles:
         """Return c, (d,), for lambda = `ratio`."""
-        turned = self.vectors @ (self.inverse(ratio) * self.pull)
-        return solve_lower(self.root, turned, transposed=True)
+        rotated = self.vectors @ (self.inverse(ratio) * self.pull)
+        return solve_lower(self.root, rotated, transposed=True)
 
     def beside(self, factor: Doubles, ratio: float, most: float) -> Doubles:
         """Return H, (d, d), from L (d, d), lambda and an upper bound of the terms of H / lambda."""
@@ -220,13 +220,13 @@ class LeftOut:
         weights = np.ones(m) if rows.weights is None else rows.weights[drawn]
         return cls(
             spectrum,
-            spectrum.turned(solve_lower(factor, cross)),
+            spectrum.rotated(solve_lower(factor, cross)),
             np.maximum(kernel.diag(x) - inside, 0.0),
             np.concatenate(targets),
             weights,
         )
 
-    def judged(self, log_ratio: float) -> tuple[float, float]:
+    def negative_log_density(self, log_ratio: float) -> tuple[float, float]:
         """Return the mean negative log density at a log lambda, and the best noise variance."""
         ratio = float(np.exp(log_ratio))
         inverse = self.spectrum.inverse(ratio)
@@ -241,14 +241,14 @@ class LeftOut:
 
     def best(self) -> tuple[float, float, float]:
         """Return the best lambda, its noise variance and its mean negative log density."""
-        tried = [self.judged(each)[0] for each in GRID]
+        tried = [self.negative_log_density(each)[0] for each in GRID]
         near = GRID[int(np.argmin(tried))]
         step = GRID[1] - GRID[0]
         found = minimize_scalar(
-            lambda each: self.judged(each)[0],
+            lambda each: self.negative_log_density(each)[0],
             bounds=(near - step, near + step),
             method="bounded",
             options={"xatol": 0.01},
         )
-        nlpp, noise = self.judged(float(found.x))
+        nlpp, noise = self.negative_log_density(float(found.x))
         return float(np.exp(found.x)), noise, nlpp

@@ -10,8 +10,8 @@ from scipy.stats import norm
 
 import sparsegp
 from sparsegp.posterior import ActiveRows
-from sparsegp.posterior.numbers import LeftOut, Spectrum, _sums
 from sparsegp.posterior.past import PastRows
+from sparsegp.posterior.regression import LeftOut, Spectrum, _sums
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles
 from tests.runs import selected
@@ -109,9 +109,9 @@ def test_left_out_rows_are_those_of_fits_without_them(
         assert np.linalg.norm(gram - M @ M.T, 2) < error
         if weighted:  # the sums that blocks make of rows with weights
             gram, pull, run.weights = (M * weights) @ M.T, (M * weights) @ target, weights
-        judges = LeftOut.of(active, run, factor, Spectrum(penalty, gram, pull))
+        left_out = LeftOut.of(active, run, factor, Spectrum(penalty, gram, pull))
     w, kernel, ratio = weights if weighted else np.ones(N), active.kernels[0], 0.02
-    nlpp, noise = judges.judged(np.log(ratio))
+    nlpp, noise = left_out.negative_log_density(np.log(ratio))
     K, cross = kernel(active.x, active.x), kernel(active.x, X)
     terms, squares = np.empty(N), np.empty(N)
     for i in range(N):
@@ -131,7 +131,7 @@ def test_sums_of_rows_that_are_gone_are_exact(rows: tuple[Doubles, Doubles]) -> 
     model = sparsegp.train(X, y, n_active=30, **SETTINGS)
     active, noise, (factor,) = model.active, model.report["noise_variance"], model.active.factors()
     past = PastRows(active, model.weights, np.arange(30), np.arange(-30, 0), curvature=1.0)
-    (gram,), (force,) = past.seen_by(active, [factor])
+    (gram,), (force,) = past.projected_onto(active, [factor])
     M = np.linalg.solve(factor, active.kernels[0](active.x, X))
     assert_allclose(noise * gram, M @ M.T, atol=1e-5 * N)
     assert_allclose(noise * force[:, 0], M @ ((y - y.mean()) / y.std()), atol=1e-5 * N)
