@@ -25,7 +25,7 @@ import numpy as np
 
 from sparsegp.dense.base import Problem
 from sparsegp.dense.mixture import Component
-from sparsegp.dense.precisions import FORMS, Full, of_latent
+from sparsegp.dense.precisions import FORMS, Full, broadcast_kernels
 from sparsegp.errors import SettingsError
 from sparsegp.math.linalg import jittered_cholesky, solve_factored
 from sparsegp.math.quadrature import log_sum_exp
@@ -64,11 +64,12 @@ class Bridge:
         covariances, n_latent = problem.covariances(), problem.n_latent
         pairs = [jittered_cholesky(each, "the prior covariance") for each in covariances]
         self.problem, self.jitter = problem, max(jitter for _, jitter in pairs)
-        self._factors = of_latent(np.stack([factor for factor, _ in pairs]), n_latent)
+        self._factors = broadcast_kernels(np.stack([factor for factor, _ in pairs]), n_latent)
         self._sites: Full | None = None
         self.mean, self.log_integral = np.zeros((len(problem.x), n_latent)), 0.0
         if component is not None:
-            coefficients, every = component.coefficients[0], of_latent(covariances, n_latent)
+            coefficients = component.coefficients[0]
+            every = broadcast_kernels(covariances, n_latent)
             self.mean = np.einsum("rij,jr->ir", every, coefficients, optimize=True)
             sites = FORMS[component.form](component.precision, covariances, n_latent)
             units = np.eye(n_latent)[:, np.newaxis].repeat(len(problem.x), axis=1)

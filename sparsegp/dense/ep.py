@@ -26,7 +26,7 @@ from sparsegp.dense.driver import Status
 from sparsegp.dense.precisions import SitePosterior
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fields import setting
-from sparsegp.likelihoods.softmax_sites import contrasts, matched
+from sparsegp.likelihoods.softmax_sites import contrasts, match_moments
 from sparsegp.types import Doubles
 
 BLOCK = 32
@@ -124,7 +124,9 @@ class Propagation(Matching):
         basis = np.ones((len(sites), 1, 1)) if R == 1 else contrasts(problem.target, R)
         return SitePosterior(problem.prior, sites, basis)
 
-    def look(self, problem: Problem, sites: Doubles) -> tuple[SitePosterior, float, Doubles, float]:
+    def evaluate_sites(
+        self, problem: Problem, sites: Doubles
+    ) -> tuple[SitePosterior, float, Doubles, float]:
         """Return posterior, log evidence (RW eq. 3.65), matching sites, and the difference."""
         posterior = self.posterior(problem, sites)
         moments = posterior.mean, posterior.covariance
@@ -145,7 +147,7 @@ class Propagation(Matching):
                 f"difference of {state.differences[-1]:.2g} after {self.max_sweeps} sweeps; use "
                 f"{self.advice}, a smaller damping, or a kernel of smaller variance"
             )
-        _, log_evidence, found, difference = self.look(problem, state.sites)
+        _, log_evidence, found, difference = self.evaluate_sites(problem, state.sites)
         return SitesState(
             state.sites + self.damping * (found - state.sites),
             (*state.differences, difference),
@@ -165,7 +167,7 @@ class Propagation(Matching):
         At the fixed point it is stationary in the sites, so that only the explicit dependence on
         the prior covariance counts (RW eq. 5.27; Seeger 2005).
         """
-        posterior, log_evidence, _, _ = self.look(problem, state.sites)
+        posterior, log_evidence, _, _ = self.evaluate_sites(problem, state.sites)
         return LogEvidence(log_evidence, problem.pull_back(posterior.pull_back()), state.sites)
 
 
@@ -220,7 +222,7 @@ class EP(Propagation, name="ep"):
         where c = d_tau / (1 + d_tau S_ii). The difference is the largest one of the sweep.
         """
         posterior = self.posterior(problem, state.sites)
-        half = posterior.full.halved(0, problem.prior[0])
+        half = posterior.full.half_solve(0, problem.prior[0])
         sites, mean, worst = state.sites.copy(), posterior.mean.copy(), 0.0
         whole = problem.prior[0] - half.T @ half  # RW eq. 3.68
         for start in range(0, len(mean), BLOCK):
@@ -245,7 +247,7 @@ class EP(Propagation, name="ep"):
 
     def finish(self, problem: Problem, state: SitesState, run_tasks: Any) -> Fit:
         """Return the posterior; see `Method`."""
-        posterior, log_evidence, _, _ = self.look(problem, state.sites)
+        posterior, log_evidence, _, _ = self.evaluate_sites(problem, state.sites)
         coefficients, residuals = posterior.coefficients[np.newaxis], state.differences
         return Fit(
             [problem.posterior(coefficients, "independent", state.sites[:, :, 0])],
@@ -297,7 +299,7 @@ class SoftmaxMatching(Matching):
     ) -> tuple[Doubles, Doubles]:
         """Match moments by quadrature, or expand about the modes; see `Matching`."""
         n_nodes = 0 if self.moments == "laplace" else self.n_nodes
-        return matched(mean, covariance, problem.target[rows], problem.biases, n_nodes)
+        return match_moments(mean, covariance, problem.target[rows], problem.biases, n_nodes)
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,11 @@ from sparsegp.dense.base import Fit, Method, Problem
 from sparsegp.dense.driver import RunTasks, Status
 from sparsegp.dense.length_scales import log_weights
 from sparsegp.dense.mixture import covariances
-from sparsegp.dense.orthant import labelled, log_evidence
-from sparsegp.dense.precisions import of_latent
+from sparsegp.dense.orthant import draw_given_labels, log_evidence
+from sparsegp.dense.precisions import broadcast_kernels
 from sparsegp.dense.spectrum import Spectrum
 from sparsegp.fields import setting
-from sparsegp.math.chains import effective_draws, r_hat
+from sparsegp.math.chains import effective_sample_size, r_hat
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.state import UNSAVED
 from sparsegp.types import Doubles
@@ -139,8 +139,8 @@ class Gibbs(Method, name="gibbs"):
         for number in range(self.chains):
             rng = np.random.default_rng([problem.seed, KEY, number])
             noise = rng.standard_normal(shape)
-            mean = spectrum.back(np.sqrt(spectrum.values) * noise)
-            y = labelled(problem, mean, np.ones(shape), problem.target, rng)
+            mean = spectrum.from_eigenbasis(np.sqrt(spectrum.values) * noise)
+            y = draw_given_labels(problem, mean, np.ones(shape), problem.target, rng)
             chains.append(GibbsChain(y, logs))
         weights, none = np.empty((self.chains, 0, *shape)), np.empty((self.chains, 0, len(logs)))
         return GibbsState(0, tuple(chains), weights, none, None if self.metropolis else spectrum)
@@ -176,7 +176,8 @@ class Gibbs(Method, name="gibbs"):
         for number, logs in enumerate(each):
             some, own = problem.with_parameters(logs), which.ravel() == number
             components.append(some.posterior(weights[own], "independent", precision))
-            cross = of_latent(covariances(some.kernels, some.x[rows], some.x), some.n_latent)
+            cross = covariances(some.kernels, some.x[rows], some.x)
+            cross = broadcast_kernels(cross, some.n_latent)
             means[own] = np.einsum("rmn,snr->smr", cross, weights[own], optimize=True)
         if problem.n_latent > 1:
             means -= means.mean(axis=2, keepdims=True)
@@ -218,17 +219,17 @@ def _advance(
 
 def _draw(problem: Problem, spectrum: Spectrum, y: Doubles, rng: Generator) -> Doubles:
     """Move Y where labels leave it free, then draw M and Y, in the basis of the eigenvectors."""
-    turned = spectrum.turn(y)
+    rotated = spectrum.to_eigenbasis(y)
     if y.shape[1] > 1 and len(problem.kernels) == 1:
         common = rng.standard_normal(len(y)) * np.sqrt((1.0 + spectrum.values[:, 0]) / y.shape[1])
-        turned = turned - turned.mean(axis=1, keepdims=True) + common[:, np.newaxis]
+        rotated = rotated - rotated.mean(axis=1, keepdims=True) + common[:, np.newaxis]
     if not problem.biases.any():
-        square = float((np.square(turned) / (1.0 + spectrum.values)).sum())
-        turned = turned * np.sqrt(rng.chisquare(y.size) / square)
+        square = float((np.square(rotated) / (1.0 + spectrum.values)).sum())
+        rotated = rotated * np.sqrt(rng.chisquare(y.size) / square)
     share = spectrum.values / (1.0 + spectrum.values)
     noise = rng.standard_normal(y.shape)
-    mean = spectrum.back(share * turned + np.sqrt(share) * noise)
-    return labelled(problem, mean, np.ones_like(mean), problem.target, rng)
+    mean = spectrum.from_eigenbasis(share * rotated + np.sqrt(share) * noise)
+    return draw_given_labels(problem, mean, np.ones_like(mean), problem.target, rng)
 
 
 def _move(
@@ -263,7 +264,7 @@ def _accepted(state: GibbsState) -> float:
 
 def _worst(draws: Doubles) -> dict[str, float]:
     """Return the worst convergence diagnostics over all quantities that have changed."""
-    reduction, effective = r_hat(draws), effective_draws(draws)
+    reduction, effective = r_hat(draws), effective_sample_size(draws)
     changed = np.isfinite(reduction) & np.isfinite(effective)
     if not changed.any():
         return {}

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sparsegp.dense.precisions import FORMS, Precisions, of_latent
+from sparsegp.dense.precisions import FORMS, Precisions, broadcast_kernels
 from sparsegp.errors import DataError
 from sparsegp.kernels import Kernel
 from sparsegp.likelihoods import Likelihood
@@ -121,6 +121,6 @@ class Mixture:
             kernels = component.kernels
             cross = covariances(kernels, self.x, X)
             prior = np.stack([np.asarray(kernel.diag(X), np.float64) for kernel in kernels])
-            every = of_latent(cross, component.coefficients.shape[2])
+            every = broadcast_kernels(cross, component.coefficients.shape[2])
             means = np.einsum("rnm,snr->smr", every, component.coefficients, optimize=True)
             yield component.likelihood, np.asarray(means), sites.covariance(cross, prior)

@@ -23,7 +23,7 @@ import numpy as np
 from sparsegp.dense.base import Fit, Problem
 from sparsegp.dense.driver import Status
 from sparsegp.dense.ep import SoftmaxMatching
-from sparsegp.dense.precisions import NAME, Precisions, of_latent, with_prior
+from sparsegp.dense.precisions import NAME, Precisions, broadcast_kernels, with_prior
 from sparsegp.fields import setting
 from sparsegp.likelihoods.softmax_sites import contrasts
 from sparsegp.math.linalg import lower_cholesky, solve_factored, solve_lower
@@ -63,7 +63,7 @@ class Projected(Precisions, name="projected"):
         """Return phi, (R, b, m), from covariances (C, n, m) of the training rows with others."""
         pairs = zip(self.lower, cross[:, self.basis], strict=True)
         found = np.stack([solve_lower(lower, each) for lower, each in pairs])
-        return of_latent(found, self.precision.shape[1])
+        return broadcast_kernels(found, self.precision.shape[1])
 
     def mean(self, natural: Doubles) -> Doubles:
         """Return E[w], (R, b), for sites with shifts (n, R)."""
@@ -92,7 +92,7 @@ class Projected(Precisions, name="projected"):
             right[r] = each
             halves.append(solve_lower(self.factor, right.reshape(-1, m)))
         out = np.asarray(np.einsum("rim,sim->mrs", halves, halves, optimize=True))
-        return with_prior(out, of_latent(prior, n_latent) - np.square(features).sum(axis=1))
+        return with_prior(out, broadcast_kernels(prior, n_latent) - np.square(features).sum(axis=1))
 
 
 def marked(blocks: Doubles, basis: Integers) -> Doubles:

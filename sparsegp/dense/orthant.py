@@ -24,7 +24,7 @@ from scipy.linalg.lapack import dpstrf
 from scipy.special import log_ndtr, ndtri_exp
 
 from sparsegp.dense.base import Problem
-from sparsegp.dense.precisions import NAME, of_latent
+from sparsegp.dense.precisions import NAME, broadcast_kernels
 from sparsegp.likelihoods import Probit
 from sparsegp.likelihoods.binary import sign
 from sparsegp.math.linalg import lower_cholesky
@@ -35,7 +35,7 @@ from sparsegp.types import Doubles, Integers
 KEY = 29
 
 
-def labelled(
+def draw_given_labels(
     problem: Problem, mean: Doubles, scale: Doubles, target: Integers, rng: np.random.Generator
 ) -> Doubles:
     """Draw noisy latent values given their labels, (n, R).
@@ -133,7 +133,7 @@ def log_evidence(shared: tuple[Problem, int], number: int) -> float:
             kept = np.minimum(kept, count - 1)
             innovations[:i], mean = innovations[:i, kept], mean[kept]
             log_weight, total = np.zeros(count), total + level - np.log(count)
-        scale = np.broadcast_to(of_latent(width, problem.n_latent), mean.shape)
-        drawn = labelled(problem, mean, scale, target, rng)
+        scale = np.broadcast_to(broadcast_kernels(width, problem.n_latent), mean.shape)
+        drawn = draw_given_labels(problem, mean, scale, target, rng)
         innovations[i] = (drawn - mean) / scale
     return total + float(log_sum_exp(log_weight) - np.log(count))

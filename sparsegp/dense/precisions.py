@@ -90,7 +90,7 @@ class Precisions(ABC):
 FORMS: Registry[type[Precisions]] = Registry("form of site precisions")
 
 
-def of_latent(values: Doubles, n_latent: int) -> Doubles:
+def broadcast_kernels(values: Doubles, n_latent: int) -> Doubles:
     """Broadcast values of C kernels, (C, ...), to R latent values, (R, ...)."""
     return np.broadcast_to(values, (n_latent, *values.shape[1:]))
 
@@ -149,10 +149,10 @@ class Independent(Precisions, name="independent"):
 
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
         """Return variances (m, R)."""
-        explained = [np.square(self._halved(c, k)).sum(axis=0) for c, k in enumerate(cross)]
-        return np.asarray(of_latent(prior - np.array(explained), self.n_latent).T)
+        explained = [np.square(self._half_solve(c, k)).sum(axis=0) for c, k in enumerate(cross)]
+        return np.asarray(broadcast_kernels(prior - np.array(explained), self.n_latent).T)
 
-    def _halved(self, c: int, right: Doubles) -> Doubles:
+    def _half_solve(self, c: int, right: Doubles) -> Doubles:
         """Return H = L^-1 P^(1/2) R, with H' H = R' V R, for kernel c and R (n, q)."""
         return solve_lower(self.factors[c], self.root[c][:, np.newaxis] * right)
 
@@ -167,7 +167,7 @@ class Simplex(Precisions, name="simplex"):
         self.precision = precision
         self.explained = np.empty((n_latent, len(precision), len(precision)))
         self.log_det = -float(np.log(precision.sum(axis=1)).sum())
-        every = of_latent(covariances, n_latent)
+        every = broadcast_kernels(covariances, n_latent)
         for r in range(n_latent):  # E_r = (K_r + D_r^-1)^-1 (RW algorithm 3.3)
             one = Independent(precision[:, r : r + 1], every[r : r + 1], 1)
             self.explained[r] = one.block(0)
@@ -194,7 +194,7 @@ class Simplex(Precisions, name="simplex"):
 
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
         """Return covariances (m, R, R) (RW algorithm 3.4)."""
-        cross, prior = (of_latent(some, len(self.explained)) for some in (cross, prior))
+        cross, prior = (broadcast_kernels(some, len(self.explained)) for some in (cross, prior))
         b = self.explained @ cross
         c = np.stack([solve_lower(self.factor, some) for some in b])
         common = np.asarray(np.einsum("rim,sim->mrs", c, c))
@@ -215,7 +215,7 @@ class Full(Precisions, name="full"):
             )
         rooted = vectors * np.sqrt(np.maximum(values, 0.0))[:, np.newaxis]  # clips rounding
         self.root = rooted @ vectors.transpose(0, 2, 1)
-        every = of_latent(covariances, n_latent)
+        every = broadcast_kernels(covariances, n_latent)
         inner = np.einsum("irs,sij,jst->irjt", self.root, every, self.root, optimize=True)
         self.factor = _factor(inner.reshape(size, size))
         self.log_det = _log_det(self.factor)
@@ -228,17 +228,17 @@ class Full(Precisions, name="full"):
 
     def block(self, r: int) -> Doubles:
         """Return the block of V that belongs to latent value r, (n, n)."""
-        half = self.halved(r, np.eye(len(self.root)))
+        half = self.half_solve(r, np.eye(len(self.root)))
         return np.asarray(half.T @ half)
 
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
         """Return covariances (m, R, R)."""
-        cross, prior = (of_latent(some, self.root.shape[-1]) for some in (cross, prior))
-        halves = [self.halved(r, k) for r, k in enumerate(cross)]
+        cross, prior = (broadcast_kernels(some, self.root.shape[-1]) for some in (cross, prior))
+        halves = [self.half_solve(r, k) for r, k in enumerate(cross)]
         explained = np.einsum("rim,sim->mrs", halves, halves, optimize=True)
         return with_prior(np.asarray(-explained), prior)
 
-    def halved(self, r: int, right: Doubles) -> Doubles:
+    def half_solve(self, r: int, right: Doubles) -> Doubles:
         """Return H = L^-1 P^(1/2) R, (n R, q), with H' H = R' V R.
 
         Parameters
@@ -276,7 +276,7 @@ class SitePosterior:
 
     def __init__(self, prior: Doubles, sites: Doubles, basis: Doubles) -> None:
         across, n_latent = basis.swapaxes(1, 2), basis.shape[1]
-        self.prior, self.basis, every = prior, basis, of_latent(prior, n_latent)
+        self.prior, self.basis, every = prior, basis, broadcast_kernels(prior, n_latent)
         self.full = Full(basis @ sites[..., :-1] @ across, prior, n_latent)
         shift = (basis @ sites[..., -1:])[..., 0]
         smoothed = np.einsum("rij,jr->ir", every, shift, optimize=True)

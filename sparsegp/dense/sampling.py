@@ -24,7 +24,7 @@ from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fields import Checked, setting
 from sparsegp.learning.hyperpriors import Hyperprior, parse
 from sparsegp.learning.objective import parameter_names
-from sparsegp.math.chains import effective_draws, r_hat
+from sparsegp.math.chains import effective_sample_size, r_hat
 from sparsegp.math.hmc import Chain, Point, advance
 from sparsegp.types import Doubles
 
@@ -194,7 +194,7 @@ class Schedule(Checked, Iterative[Target, Fit]):
             "name": names_of(target.problem),
             "mean": draws.mean(axis=(0, 1)).tolist(),
             "sd": draws.std(axis=(0, 1), ddof=1).tolist(),
-            "effective_draws": effective_draws(draws).tolist(),
+            "effective_draws": effective_sample_size(draws).tolist(),
             "r_hat": r_hat(draws).tolist(),
         }
         schedule = {name: getattr(self, name) for name in ("chains", "burn_in", "draws", "kept")}

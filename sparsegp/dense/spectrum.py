@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from sparsegp.dense.base import Problem
-from sparsegp.dense.precisions import of_latent, times
+from sparsegp.dense.precisions import broadcast_kernels, times
 from sparsegp.errors import NumericalError
 from sparsegp.types import Doubles
 
@@ -38,25 +38,25 @@ class Spectrum:
                 "inputs"
             )
         values, self.vectors = np.linalg.eigh(covariances)
-        self.values = np.maximum(of_latent(values, problem.n_latent).T, 0.0)
+        self.values = np.maximum(broadcast_kernels(values, problem.n_latent).T, 0.0)
 
     @cached_property
     def log_det(self) -> float:
         """Log |I + K| for all latent values."""
         return float(np.log1p(self.values).sum())
 
-    def turn(self, right: Doubles) -> Doubles:
+    def to_eigenbasis(self, right: Doubles) -> Doubles:
         """Return U' R for R (n, R)."""
         return times(self.vectors.transpose(0, 2, 1), right)
 
-    def back(self, right: Doubles) -> Doubles:
+    def from_eigenbasis(self, right: Doubles) -> Doubles:
         """Return U R for R (n, R)."""
         return times(self.vectors, right)
 
     def smooth(self, right: Doubles) -> Doubles:
         """Return (I + K)^-1 R for R (n, R)."""
-        return self.back(self.turn(right) / (1.0 + self.values))
+        return self.from_eigenbasis(self.to_eigenbasis(right) / (1.0 + self.values))
 
     def quadratic(self, right: Doubles) -> float:
         """Return R' (I + K)^-1 R for R (n, R), summed over the latent values."""
-        return float((np.square(self.turn(right)) / (1.0 + self.values)).sum())
+        return float((np.square(self.to_eigenbasis(right)) / (1.0 + self.values)).sum())

@@ -54,7 +54,7 @@ class Bound:
         """Return value and gradient."""
         moments = self.moments(self.mean(v))
         value = float(moments.log_z.sum() - 0.5 * np.vdot(v, v)) - 0.5 * self.spectrum.log_det
-        return value, self.root * self.spectrum.turn(moments.slope) - v
+        return value, self.root * self.spectrum.to_eigenbasis(moments.slope) - v
 
     def moments(self, mean: Doubles) -> Moments:
         """Return log Z_n, p and the curvature of log Z at m."""
@@ -62,7 +62,7 @@ class Bound:
 
     def mean(self, v: Doubles) -> Doubles:
         """Return the means m, (n, R)."""
-        return self.spectrum.back(self.root * v)
+        return self.spectrum.from_eigenbasis(self.root * v)
 
     def site(self, v: Doubles) -> Doubles:
         """Return y~ = m + p (GR eq. 4.3, 4.4)."""
@@ -71,7 +71,7 @@ class Bound:
 
     def regressed(self, site: Doubles) -> Doubles:
         """Return the v for m = K (I + K)^-1 y~ (GR eq. 4.6)."""
-        return self.root / (1.0 + self.spectrum.values) * self.spectrum.turn(site)
+        return self.root / (1.0 + self.spectrum.values) * self.spectrum.to_eigenbasis(site)
 
     def climb(self, site: Doubles, tolerance: float, steps: int) -> tuple[Ascent, list[float]]:
         """Climb to the maximum, and return the ascent and the bounds along the way.

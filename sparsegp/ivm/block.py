@@ -15,7 +15,7 @@ from sparsegp.ivm.rows import Block
 from sparsegp.ivm.scores import Scores
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
-from sparsegp.math.products import TILE, few_times
+from sparsegp.math.products import TILE, matmul_few_rows
 from sparsegp.math.summation import snap
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -236,6 +236,6 @@ class RowBlock(Block):
         if self._part is None:
             return value, pull, log_z[~counts & (not joined)]
         c = coefficients.transpose(0, 2, 1).astype(stub[0].dtype)
-        parts = [np.concatenate([*map(few_times, c, own)]) for own in self._part[1]]
+        parts = [np.concatenate([*map(matmul_few_rows, c, own)]) for own in self._part[1]]
         mean = np.concatenate(parts, axis=1).T
         return value, pull, likelihood.mean_gradient(mean, self.target[self.validation])[0]

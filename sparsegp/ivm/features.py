@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.math.linalg import BLOCK, mirrored
-from sparsegp.math.products import few_times
+from sparsegp.math.linalg import BLOCK, symmetrise_from_lower
+from sparsegp.math.products import matmul_few_rows
 from sparsegp.math.summation import snap
 from sparsegp.types import Booleans, Doubles, Floats
 
@@ -51,7 +51,7 @@ def gram(
                 rows[:, :first] += snap(own @ flat[:first].T, quantum)
                 rows[:, first : first + BLOCK] += snap(own @ own.T, quantum)  # half the work
     for each in total:
-        mirrored(each)
+        symmetrise_from_lower(each)
     return total
 
 
@@ -78,13 +78,13 @@ def slope(
     width, total = c.shape[1], np.zeros(c.shape)
     for start in range(0, n_tiles, few):
         tiles = slice(start, min(start + few, n_tiles))
-        parts = [few_times(c[k], M[tiles]) for k, M in enumerate(stub)]
+        parts = [matmul_few_rows(c[k], M[tiles]) for k, M in enumerate(stub)]
         mean = np.ascontiguousarray(np.concatenate(parts, axis=1).transpose(0, 2, 1))
         p = gradient(mean.reshape(-1, mean.shape[2]), tiles).reshape(mean.shape)
         p = np.ascontiguousarray(p.transpose(0, 2, 1))
         for k, M in enumerate(stub):
             own = p[:, k * width : (k + 1) * width]
-            pulls = few_times(own, M[tiles].swapaxes(1, 2))  # faster in BLAS than M p
+            pulls = matmul_few_rows(own, M[tiles].swapaxes(1, 2))  # faster in BLAS than M p
             for first in range(0, len(pulls), unit):
                 group = pulls[first : first + unit].sum(axis=0, dtype=np.float64)
                 total[k] += snap(group, quantum)

@@ -53,7 +53,7 @@ class Scores:
     ) -> None:
         self.criterion, self.rule = criterion, rule
         self.likelihood = cast("Any", rule.likelihood)
-        self.lazy = lazy and criterion.concave and rule.likelihood.bounded
+        self.lazy = lazy and criterion.concave and rule.likelihood.has_score_bounds
         if self.lazy:  # bounds from evaluations at means of zero
             zero = np.zeros((n_latent, n_latent))
             log_z, gradient = self.likelihood.gradient(zero, None, np.arange(n_latent))

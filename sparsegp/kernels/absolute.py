@@ -11,16 +11,20 @@ from typing import ClassVar, Self
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.kernels.checks import positive, readable, within
+from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
 from sparsegp.kernels.columns import ByColumn
 from sparsegp.kernels.pair import Pair
-from sparsegp.math.differences import summed_differences, weighted_differences, weighted_rises
+from sparsegp.math.differences import (
+    summed_differences,
+    weighted_differences,
+    weighted_segment_differences,
+)
 from sparsegp.types import Doubles, Floats
 
-WIDTH = 0.8
+LAPLACE_SCALE = 0.8
 """Default length scale of `Laplace`, as a multiple of the sum of the columns' standard deviations;
 chosen on splits of the training rows of sixteen tables."""
-ADDITIVE_WIDTH = 3.0
+ADDITIVE_SCALE = 3.0
 """Default length scale of `Additive`, as a multiple of the mean standard deviation of the columns
 that are not constant."""
 
@@ -49,17 +53,17 @@ class Absolute(ByColumn):
         return True
 
     @abstractmethod
-    def _decline(self, ratios: Doubles) -> Doubles | float:
+    def _abs_derivative(self, ratios: Doubles) -> Doubles | float:
         """Return |f'|, elementwise; zero at zero if it is unbounded there."""
 
-    def _growth(self, ratios: Doubles) -> None:
+    def _times_abs_derivative(self, ratios: Doubles) -> None:
         """Replace t by |f'(t)| t in place."""
-        decline = self._decline(ratios)
-        if isinstance(decline, np.ndarray) or decline != 1.0:
-            ratios *= decline
+        derivative = self._abs_derivative(ratios)
+        if isinstance(derivative, np.ndarray) or derivative != 1.0:
+            ratios *= derivative
 
     @abstractmethod
-    def _outer_decline(self, K: Floats, p: int) -> Floats | float:
+    def _outer_abs_derivative(self, K: Floats, p: int) -> Floats | float:
         """Return |g'|, (n, m) or a scalar, from the covariance matrix, for p columns."""
 
     def has_ard(self, n_features: int) -> bool:
@@ -90,11 +94,11 @@ class Absolute(ByColumn):
         self._check_columns(len(variances))
         if self.length_scales is not None:
             return self
-        return self.with_length_scales((readable(scale) if scale > 0 else 1.0,))
+        return self.with_length_scales((round_to_six_digits(scale) if scale > 0 else 1.0,))
 
     def _sums(self, pair: Pair) -> Floats:
         """Return the argument of g, (..., n, m)."""
-        within(1 / self.scales.min(), pair.X.dtype, self)
+        check_range(1 / self.scales.min(), pair.X.dtype, self)
         X, Z, weights = pair.X, pair.Z, 1 / self.scales
         with np.errstate(over="ignore"):  # distances beyond the range of the precision
             if self._is_warped(X.shape[-1]):
@@ -106,20 +110,20 @@ class Absolute(ByColumn):
         """Return 1 / l for the segments of p columns, (p, 1 or 4)."""
         return np.broadcast_to(1 / self.scales, max(p, len(self.scales))).reshape(p, -1)
 
-    def _rises(self, X: Floats) -> Iterator[Floats]:
+    def _segment_parts(self, X: Floats) -> Iterator[Floats]:
         """Yield the contribution of each segment to w_j(x_j), (..., n, p)."""
         ends = (-np.inf, *KNOTS, np.inf)
         for s, rates in enumerate(self._rates(X.shape[-1]).T.astype(X.dtype)):
-            rise = np.clip(X, ends[s], ends[s + 1])
-            rise -= KNOTS[max(s - 1, 0)]
-            rise *= rates
-            yield rise
+            part = np.clip(X, ends[s], ends[s + 1])
+            part -= KNOTS[max(s - 1, 0)]
+            part *= rates
+            yield part
 
     def _warped(self, X: Floats) -> Floats:
         """Return w_j(x_j), (..., n, p)."""
         total = np.zeros_like(X)
-        for rise in self._rises(X):
-            total += rise
+        for part in self._segment_parts(X):
+            total += part
         return total
 
     def _ratios(self, X: Doubles, Z: Doubles) -> Iterator[Doubles]:
@@ -135,20 +139,21 @@ class Absolute(ByColumn):
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         X, Z, K, scales = pair.X, pair.Z, pair.matrix(self), self.scales.astype(pair.X.dtype)
-        q = weights * self._outer_decline(K, X.shape[1])
+        q = weights * self._outer_abs_derivative(K, X.shape[1])
         if self._is_warped(X.shape[1]):
-            of_X, of_Z = (np.stack(list(self._rises(rows)), axis=-1) for rows in (X, Z))
-            decline = None if self._transform is None else self._decline
-            return float(np.vdot(weights, K)), weighted_rises(of_X, of_Z, q, decline).ravel()
-        by_column = weighted_differences(X / scales, Z / scales, q, self._growth)
+            of_X, of_Z = (np.stack(list(self._segment_parts(rows)), axis=-1) for rows in (X, Z))
+            derivative = None if self._transform is None else self._abs_derivative
+            by_segment = weighted_segment_differences(of_X, of_Z, q, derivative)
+            return float(np.vdot(weights, K)), by_segment.ravel()
+        by_column = weighted_differences(X / scales, Z / scales, q, self._times_abs_derivative)
         slopes = by_column if len(scales) > 1 else by_column.sum(keepdims=True)
         return float(np.vdot(weights, K)), slopes
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
-        q, columns = factors * self._outer_decline(self._matrix(Pair(X, Z)), X.shape[1]), []
+        q, columns = factors * self._outer_abs_derivative(self._matrix(Pair(X, Z)), X.shape[1]), []
         for t in self._ratios(X, Z):
             steep = np.sign(t)
-            steep *= self._decline(np.abs(t, out=t))
+            steep *= self._abs_derivative(np.abs(t, out=t))
             steep *= q
             columns.append((steep @ weights).T)
         rates = self._rates(X.shape[1])
@@ -166,7 +171,7 @@ class Exponential(Absolute):
 
     def fill(self, variances: Doubles) -> Self:
         """Return the kernel with l^q = 0.8 sum_j v_j^(q/2) unless l is given; see `Kernel.fill`."""
-        total = WIDTH * float((variances ** (self._power / 2)).sum())
+        total = LAPLACE_SCALE * float((variances ** (self._power / 2)).sum())
         return self._filled(variances, total ** (1 / self._power))
 
     def _matrix(self, pair: Pair) -> Floats:
@@ -174,7 +179,7 @@ class Exponential(Absolute):
         np.negative(K, out=K)
         return np.exp(K, out=K)
 
-    def _outer_decline(self, K: Floats, p: int) -> Floats:
+    def _outer_abs_derivative(self, K: Floats, p: int) -> Floats:
         return K
 
 
@@ -190,7 +195,7 @@ class Laplace(Exponential, name="laplace"):
 
     length_scales: tuple[float, ...] | None = None
 
-    def _decline(self, ratios: Doubles) -> float:
+    def _abs_derivative(self, ratios: Doubles) -> float:
         return 1.0
 
 
@@ -231,7 +236,7 @@ class Power(Exponential, name="power"):
         else:
             np.power(ratios, self.exponent, out=ratios)
 
-    def _decline(self, ratios: Doubles) -> Doubles:
+    def _abs_derivative(self, ratios: Doubles) -> Doubles:
         powers = np.zeros_like(ratios)
         np.power(ratios, self.exponent - 1, out=powers, where=ratios > 0)
         return self.exponent * powers
@@ -251,7 +256,7 @@ class Additive(Absolute, name="additive"):
     def fill(self, variances: Doubles) -> Self:
         """Return the kernel with l = 3 mean sqrt(v_j) unless l is given; see `Kernel.fill`."""
         mean = float(np.sqrt(variances).sum() / max(1, np.count_nonzero(variances)))
-        return self._filled(variances, ADDITIVE_WIDTH * mean)
+        return self._filled(variances, ADDITIVE_SCALE * mean)
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
         """Return 1 and (deviation / l_j)^2 / p; see `Kernel.slope_variances`."""
@@ -267,8 +272,8 @@ class Additive(Absolute, name="additive"):
         np.negative(ratios, out=ratios)
         np.exp(ratios, out=ratios)
 
-    def _decline(self, ratios: Doubles) -> Doubles:
+    def _abs_derivative(self, ratios: Doubles) -> Doubles:
         return np.exp(-ratios)
 
-    def _outer_decline(self, K: Floats, p: int) -> float:
+    def _outer_abs_derivative(self, K: Floats, p: int) -> float:
         return 1.0 / p

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from sparsegp.kernels.base import OPERATIONS, Kernel
-from sparsegp.kernels.checks import positive, within
+from sparsegp.kernels.checks import check_range, positive
 from sparsegp.kernels.pair import Pair
 from sparsegp.types import Doubles, Floats
 
@@ -31,11 +31,11 @@ class Constant(Kernel, name="constant"):
     def _matrix(self, pair: Pair) -> Floats:
         X, Z = pair.X, pair.Z
         batch = np.broadcast_shapes(X.shape[:-2], Z.shape[:-2])
-        value = within(self.value, X.dtype, self)
+        value = check_range(self.value, X.dtype, self)
         return np.full((*batch, X.shape[-2], Z.shape[-2]), value, X.dtype)
 
     def _diag(self, X: Floats) -> Floats:
-        return np.full(X.shape[:-1], within(self.value, X.dtype, self), X.dtype)
+        return np.full(X.shape[:-1], check_range(self.value, X.dtype, self), X.dtype)
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         total = self.value * float(weights.sum())
@@ -56,7 +56,7 @@ class Constant(Kernel, name="constant"):
 
 
 @dataclass(frozen=True)
-class Joint(Kernel):
+class Combination(Kernel):
     """Kernels joined by one operation, in the order of the text; nested ones are flattened."""
 
     parts: tuple[Kernel, ...]
@@ -135,7 +135,7 @@ class Joint(Kernel):
         if numbers:
             with np.errstate(over="ignore"):  # the next line raises
                 number = float(self._join.reduce(numbers))
-            total = self._join(total, within(number, total.dtype, self), out=out)
+            total = self._join(total, check_range(number, total.dtype, self), out=out)
         return total
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
@@ -152,7 +152,7 @@ class Joint(Kernel):
 
 
 @dataclass(frozen=True)
-class Sum(Joint):
+class Sum(Combination):
     """k(x, z) = k_1(x, z) + k_2(x, z) + ..."""
 
     _join: ClassVar[np.ufunc] = np.add
@@ -171,7 +171,7 @@ class Sum(Joint):
 
 
 @dataclass(frozen=True)
-class Product(Joint):
+class Product(Combination):
     """k(x, z) = k_1(x, z) k_2(x, z) ..."""
 
     _join: ClassVar[np.ufunc] = np.multiply

@@ -28,7 +28,7 @@ def positive(value: object, what: str) -> float:
     return number
 
 
-def within(value: float, dtype: np.dtype[Any], kernel: object) -> float:
+def check_range(value: float, dtype: np.dtype[Any], kernel: object) -> float:
     """Return a factor of the kernel matrix after checking its range.
 
     Raises
@@ -44,6 +44,6 @@ def within(value: float, dtype: np.dtype[Any], kernel: object) -> float:
     return value
 
 
-def readable(length_scale: float) -> float:
+def round_to_six_digits(length_scale: float) -> float:
     """Round a length scale to 6 significant digits, which keeps texts short."""
     return float(f"{length_scale:.6g}")

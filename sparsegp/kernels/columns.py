@@ -9,8 +9,8 @@ import numpy as np
 
 from sparsegp.errors import SettingsError
 from sparsegp.kernels.base import Kernel
-from sparsegp.kernels.checks import positive, readable, within
-from sparsegp.kernels.pair import Pair, half_squared_distance, towards
+from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
+from sparsegp.kernels.pair import Pair, negative_half_squared_distance, weighted_displacements
 from sparsegp.types import Doubles, Floats
 
 
@@ -87,13 +87,13 @@ class ARD(ByColumn, name="ard"):
         half = len(variances) / 2
         squares = variances * half
         squares = np.where(squares > 0, squares, half)
-        return ARD(tuple(readable(math.sqrt(square)) for square in squares))
+        return ARD(tuple(round_to_six_digits(math.sqrt(square)) for square in squares))
 
     def _matrix(self, pair: Pair) -> Floats:
         assert self.length_scales is not None
         X, Z = pair.X, pair.Z
-        weights = [within(1 / scale / scale, X.dtype, self) for scale in self.length_scales]
-        G = half_squared_distance(X, Z, np.array(weights, X.dtype))
+        weights = [check_range(1 / scale / scale, X.dtype, self) for scale in self.length_scales]
+        G = negative_half_squared_distance(X, Z, np.array(weights, X.dtype))
         return np.exp(G, out=G)
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
@@ -104,4 +104,5 @@ class ARD(ByColumn, name="ard"):
         return float(q.sum()), (squares - 2 * crossed) / self.scales**2
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
-        return towards(X, Z, factors * self._matrix(Pair(X, Z)), weights) / self.scales**2
+        factors = factors * self._matrix(Pair(X, Z))
+        return weighted_displacements(X, Z, factors, weights) / self.scales**2

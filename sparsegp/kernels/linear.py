@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsegp.kernels.base import Kernel
-from sparsegp.kernels.checks import positive, within
+from sparsegp.kernels.checks import check_range, positive
 from sparsegp.kernels.pair import Pair, weighted_sums
 from sparsegp.types import Doubles, Floats
 
@@ -50,5 +50,5 @@ class Linear(Kernel, name="linear"):
 
     def _scaled(self, products: Floats) -> Floats:
         if self.variance != 1:
-            products *= within(self.variance, products.dtype, self)
+            products *= check_range(self.variance, products.dtype, self)
         return products

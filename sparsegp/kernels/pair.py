@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sparsegp.math.products import times_thin
+from sparsegp.math.products import matmul_thin
 from sparsegp.types import Doubles, Floats
 
 
@@ -49,18 +49,18 @@ class Pair:
             self._known[kernel] = kernel._matrix(self)
         return self._known[kernel]
 
-    def half_squared_distance(self) -> Floats:
+    def negative_half_squared_distance(self) -> Floats:
         """Return -|x_i - z_j|^2 / 2, (..., n, m), in an array that the caller may overwrite."""
         distance, self._distance = self._distance, None
         if distance is None:
-            distance = half_squared_distance(self.X, self.Z, half_norms=self._half_norms)
+            distance = negative_half_squared_distance(self.X, self.Z, half_norms=self._half_norms)
         self._left -= 1
         if self._left > 0:
             self._distance = distance.copy()
         return distance
 
 
-def half_squared_distance(
+def negative_half_squared_distance(
     X: Floats, Z: Floats, weights: Floats | None = None, half_norms: Floats | None = None
 ) -> Floats:
     """Return -sum_j w_j (x_j - z_j)^2 / 2 = sum_j w_j x_j z_j - |x|_w^2 / 2 - |z|_w^2 / 2.
@@ -91,7 +91,7 @@ def half_squared_distance(
     if X.ndim > 2 and Z.ndim == 2:  # the thin matrix first: BLAS is faster that way
         G: Floats = np.swapaxes(np.matmul(Z, np.swapaxes(X, -1, -2)), -1, -2)
     else:
-        G = times_thin(X, np.swapaxes(Z, -1, -2))
+        G = matmul_thin(X, np.swapaxes(Z, -1, -2))
     G -= half_x[..., :, None]
     G -= half_z[..., None, :]
     return np.minimum(G, 0, out=G)
@@ -107,7 +107,7 @@ def half_squared_norms(X: Floats, weights: Floats | None = None) -> Floats:
     return norms
 
 
-def towards(X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
+def weighted_displacements(X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
     """Return sum_j f_ij w_jr (z_j - x_i), (R, n, p)."""
     totals = np.asarray(factors @ weights)
     return weighted_sums(factors, weights, Z) - totals.T[:, :, np.newaxis] * X

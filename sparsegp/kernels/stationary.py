@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sparsegp.kernels.base import Kernel
-from sparsegp.kernels.checks import positive, readable, within
-from sparsegp.kernels.pair import Pair, towards
+from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
+from sparsegp.kernels.pair import Pair, weighted_displacements
 from sparsegp.types import Doubles, Floats
 
 
@@ -39,7 +39,7 @@ class Isotropic(Kernel):
         """Return f from G = -r^2 / 2 with r = |x - z| / l; G may be overwritten."""
 
     @abstractmethod
-    def _decline(self, G: Floats) -> Floats:
+    def _radial_derivative(self, G: Floats) -> Floats:
         """Return -f'(r) / r from G = -r^2 / 2."""
 
     def fill(self, variances: Doubles) -> Kernel:
@@ -47,7 +47,7 @@ class Isotropic(Kernel):
         if self.length_scale is not None:
             return self
         half = float(variances.sum()) / 2
-        return replace(self, length_scale=readable(math.sqrt(half)) if half > 0 else 1.0)
+        return replace(self, length_scale=round_to_six_digits(math.sqrt(half)) if half > 0 else 1.0)
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
         """Return 1 and (deviation / l)^2; see `Kernel.slope_variances`."""
@@ -67,7 +67,7 @@ class Isotropic(Kernel):
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         total, G = float(np.vdot(weights, pair.matrix(self))), self._exponent(pair)
-        growth = -2.0 * np.vdot(weights * G, self._decline(G))  # -r f'(r)
+        growth = -2.0 * np.vdot(weights * G, self._radial_derivative(G))  # -r f'(r)
         return total, np.array([growth])
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
@@ -75,14 +75,14 @@ class Isotropic(Kernel):
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
         assert self.length_scale is not None
-        decline = np.asarray(self._decline(self._exponent(Pair(X, Z))), np.float64)
-        return towards(X, Z, factors * decline, weights) / self.length_scale**2
+        derivative = np.asarray(self._radial_derivative(self._exponent(Pair(X, Z))), np.float64)
+        return weighted_displacements(X, Z, factors * derivative, weights) / self.length_scale**2
 
     def _exponent(self, pair: Pair) -> Floats:
         """Return G = -r^2 / 2, (..., n, m)."""
-        G = pair.half_squared_distance()
+        G = pair.negative_half_squared_distance()
         assert self.length_scale is not None
-        G *= within(1 / self.length_scale / self.length_scale, G.dtype, self)
+        G *= check_range(1 / self.length_scale / self.length_scale, G.dtype, self)
         return G
 
 
@@ -100,7 +100,7 @@ class RBF(Isotropic, name="rbf"):
     def _profile(self, G: Floats) -> Floats:
         return np.exp(G, out=G)
 
-    def _decline(self, G: Floats) -> Floats:
+    def _radial_derivative(self, G: Floats) -> Floats:
         return np.asarray(np.exp(G))
 
 
@@ -119,7 +119,7 @@ class Matern32(Isotropic, name="matern32"):
         s *= decay
         return s
 
-    def _decline(self, G: Floats) -> Floats:
+    def _radial_derivative(self, G: Floats) -> Floats:
         return np.asarray(3 * np.exp(-np.sqrt(-6 * G)))
 
 
@@ -140,6 +140,6 @@ class Matern52(Isotropic, name="matern52"):
         value *= np.exp(s, out=s)
         return value
 
-    def _decline(self, G: Floats) -> Floats:
+    def _radial_derivative(self, G: Floats) -> Floats:
         s = np.sqrt(-10 * G)
         return np.asarray(5 * (1 + s) * np.exp(-s) / 3)

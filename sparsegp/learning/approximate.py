@@ -29,7 +29,7 @@ from sparsegp.math.linalg import (
     lower_cholesky,
     solve_factored,
     solve_lower,
-    solved_in_place,
+    solve_lower_in_place,
 )
 from sparsegp.types import Doubles, Floats
 
@@ -94,7 +94,7 @@ class ApproximateFit:
         active, found = self.active.astype(X.dtype), np.empty((len(own), len(X)), X.dtype)
         for start in range(0, len(X), ROWS):
             some = slice(start, start + ROWS)
-            found[:, some] = solved_in_place(own, self.kernel(active, X[some]))
+            found[:, some] = solve_lower_in_place(own, self.kernel(active, X[some]))
         return found
 
     def maximise(self, scale: float) -> Doubles:

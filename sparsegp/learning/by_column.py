@@ -34,7 +34,7 @@ from sparsegp.math.linalg import (
     lower_cholesky,
     solve_factored,
     solve_lower,
-    solved_in_place,
+    solve_lower_in_place,
 )
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -219,7 +219,7 @@ class HeldOut:
         for piece in pieces:
             features[piece], pull_back = kernel.with_pull_back(U[piece], X)
             pulls_back.append(pull_back)
-        features = solved_in_place(lower, features)
+        features = solve_lower_in_place(lower, features)
         total, own = 0.0, np.zeros_like(lower)
         of_active: list[list[Floats]] = [[], []]
         of_rows: list[list[Floats]] = [[], []]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from sparsegp.math.lbfgs import Ascent, Function
-from sparsegp.math.products import times_few
+from sparsegp.math.products import matmul_few_columns
 from sparsegp.types import Doubles, Floats
 
 MAX_ROUNDS = 30
@@ -59,11 +59,11 @@ class Softmax:
 
     def latent(self, c: Doubles) -> Floats:
         """Return the latent values (n, K) for coefficients (d, K)."""
-        return times_few(self.features.T, c.astype(self.features.dtype))
+        return matmul_few_columns(self.features.T, c.astype(self.features.dtype))
 
     def coefficient_gradient(self, slope: Floats) -> Doubles:
         """Return the gradient in the coefficients, (d, K), from that in latent values, (n, K)."""
-        return np.asarray(times_few(self.features, slope), np.float64)
+        return np.asarray(matmul_few_columns(self.features, slope), np.float64)
 
     def log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
         """Return log p of the class of each row (n,), and its gradient in latent values (n, K).

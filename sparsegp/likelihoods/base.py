@@ -65,8 +65,8 @@ class Likelihood(ABC):
     metric_curvature: ClassVar[float] = 1.0
     """Curvature to use in the metric of an ascent, which need not be a bound."""
     noise_precision: ClassVar[float] = 1.0
-    """Precision of the noise in the likelihood. If it is `bounded`, log Z for means m and a shared
-    variance s is log Z for the means m / sqrt(1 + noise_precision s) without variance."""
+    """Precision of the noise in the likelihood. If it `has_score_bounds`, log Z for means m and a
+    shared variance s is log Z for the means m / sqrt(1 + noise_precision s) without variance."""
     curvature_form: ClassVar[str] = ""
     """Form of dense/precisions.py in which `curvature` is returned; empty if there is none."""
     variadic: ClassVar[bool] = False
@@ -107,7 +107,7 @@ class Likelihood(ABC):
         """
 
     @property
-    def bounded(self) -> bool:
+    def has_score_bounds(self) -> bool:
         """Whether scores have the upper bounds that lazy selection needs."""
         return False
 

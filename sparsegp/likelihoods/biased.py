@@ -34,7 +34,7 @@ class Biased(Likelihood):
         return self.with_parameters(self.parameters() / temperature)
 
     @property
-    def bounded(self) -> bool:
+    def has_score_bounds(self) -> bool:
         """Whether biases are zero: Z then depends on m / sqrt(1 + noise_precision s) alone."""
         return not any(self.biases)
 

@@ -21,9 +21,9 @@ from sparsegp.likelihoods.biased import Biased
 from sparsegp.likelihoods.softmax_sites import contrasts
 from sparsegp.math.normal import log_cdf_and_hazard
 from sparsegp.math.quadrature import (
-    FARTHEST,
+    MAX_DISTANCE,
     ProductTerms,
-    log_shares,
+    log_win_probabilities,
     ordered_sum,
     pieces,
     product_terms,
@@ -97,14 +97,15 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         """
         mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
         n, n_classes = mean.shape
-        log_z, own, (pull, bend) = np.empty(n), np.empty(n), np.empty((2, n_classes - 1, n))
+        log_z, own, (pull, rival) = np.empty(n), np.empty(n), np.empty((2, n_classes - 1, n))
         for rows, _, ratio, terms in self._quadrature(mean, variance, target):
             log_z[rows] = terms.log_z
-            pull[:, rows], bend[:, rows], own[rows] = _bends(terms, ratio)
+            pull[:, rows], rival[:, rows], own[rows] = _curvatures(terms, ratio)
         curvature = np.empty(mean.shape)
-        curvature[_others(target, n_classes)] = bend.T.reshape(-1)
+        curvature[_others(target, n_classes)] = rival.T.reshape(-1)
         curvature[np.arange(n), target] = own
-        return Moments(log_z, _spread(pull, variance, target), curvature / (1 + variance))
+        slope = _assemble_gradient(pull, variance, target)
+        return Moments(log_z, slope, curvature / (1 + variance))
 
     def log_z(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
         """Return log Z of the target class, (n,).
@@ -133,10 +134,10 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         if variance.shape[1] > 1:
             return super().log_probabilities(mean, variance)
         ratio = self._biased(mean) / np.sqrt(1.0 + variance)
-        behind = ratio.max(axis=1, keepdims=True) - ratio
-        near, log_p = behind.max(axis=1) <= FARTHEST, np.empty(mean.shape)
+        deficits = ratio.max(axis=1, keepdims=True) - ratio
+        near, log_p = deficits.max(axis=1) <= MAX_DISTANCE, np.empty(mean.shape)
         kind = np.float32 if self.n_nodes <= COARSE else np.float64
-        log_p[near] = log_shares(behind[near].astype(kind), RANGE / self.n_nodes)
+        log_p[near] = log_win_probabilities(deficits[near].astype(kind), RANGE / self.n_nodes)
         if not near.all():
             log_p[~near] = super().log_probabilities(mean[~near], variance[~near])
         return log_p
@@ -153,7 +154,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         for rows, _, _, terms in self._quadrature(self._biased(mean), variance, target):
             log_z[rows] = terms.log_z
             pull[:, rows] = -ordered_sum(terms.weight * terms.hazard, axis=1)
-        return log_z, _spread(pull, variance, target)
+        return log_z, _assemble_gradient(pull, variance, target)
 
     def mean_gradient(self, mean: Floats, target: Integers) -> tuple[Doubles, Floats]:
         """Return log Z (n,) and its gradient (n, K) without latent variance, for many rows.
@@ -234,7 +235,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             across = contrasts(target[rows], mean.shape[1])
             of_gaps = across.swapaxes(1, 2) @ weights[rows] @ across
             fall[:, rows] = _third(terms, gap, of_gaps)
-        return _spread(fall, None, target)
+        return _assemble_gradient(fall, None, target)
 
     def _rivals(self, gap: Floats) -> tuple[Doubles, Floats]:
         """Return log Z (n,) and its gradient in the means of the rivals (j, n) for gaps (j, n)."""
@@ -272,7 +273,7 @@ def _others(target: Integers, n_classes: int) -> Booleans:
     return np.asarray(np.arange(n_classes) != target[:, np.newaxis])
 
 
-def _bends(terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Floats]:
+def _curvatures(terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Floats]:
     """Return v_j d log Z / dm_j, v_j^2 times the curvature (K - 1, n), and v_i^2 times that of i.
 
     With w the weights, r_j = v_i / v_j, H_j the hazards and S = sum_j r_j H_j,
@@ -292,8 +293,8 @@ def _bends(terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Floats]
     other = weight * (h - mean_h[:, np.newaxis]) * (total - u - scaled)
     # they are one minus the variance of a standard normal value given that i wins: values outside
     # [0, 1] are rounding errors
-    bend = np.clip(ordered_sum(other, axis=1) / ratio, 0.0, 1.0)
-    return -mean_h, bend, np.clip(own, 0.0, 1.0)
+    rival = np.clip(ordered_sum(other, axis=1) / ratio, 0.0, 1.0)
+    return -mean_h, rival, np.clip(own, 0.0, 1.0)
 
 
 def _third(terms: ProductTerms, gap: Doubles, of_gaps: Doubles) -> Floats:
@@ -301,15 +302,15 @@ def _third(terms: ProductTerms, gap: Doubles, of_gaps: Doubles) -> Floats:
     weight, h, z = terms.weight, terms.hazard, terms.node + gap[:, np.newaxis]
     own = np.einsum("njj->jn", of_gaps)
     slope = -h * (z + h)
-    bend = -slope * (z + h) - h * (1.0 + slope)
+    second = -slope * (z + h) - h * (1.0 + slope)
     centred = h - ordered_sum(weight * h, axis=1)[:, np.newaxis]
     mixed = np.einsum("njk,kqn->jqn", of_gaps, centred)
     common = ordered_sum(own[:, np.newaxis] * slope) + ordered_sum(centred * mixed)
-    total = own[:, np.newaxis] * bend + 2.0 * slope * mixed + common * centred
+    total = own[:, np.newaxis] * second + 2.0 * slope * mixed + common * centred
     return np.asarray(ordered_sum(weight * total, axis=1))
 
 
-def _spread(pull: Floats, variance: Doubles | None, target: Integers) -> Doubles:
+def _assemble_gradient(pull: Floats, variance: Doubles | None, target: Integers) -> Doubles:
     """Return the gradient (n, K) from v_j times that of the classes j != i, (K - 1, n)."""
     n, n_classes = len(target), len(pull) + 1
     others = _others(target, n_classes)

@@ -73,15 +73,17 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
 
     def moments(self, mean: Doubles, variance: Doubles, target: Any) -> Moments:
         """Return log Z and its derivatives; see `Likelihood`."""
-        log_z, shift, bend = self._interval(mean[:, 0], variance[:, 0], target)
+        log_z, shift, curvature = self._interval(mean[:, 0], variance[:, 0], target)
         total = 1.0 + variance
-        return Moments(log_z, shift[:, np.newaxis] / np.sqrt(total), bend[:, np.newaxis] / total)
+        shift, curvature = shift[:, np.newaxis], curvature[:, np.newaxis]
+        return Moments(log_z, shift / np.sqrt(total), curvature / total)
 
     def _interval(self, mean: Doubles, variance: Doubles, target: Any) -> tuple[Doubles, ...]:
         edges = np.concatenate([[-np.inf], self.thresholds, [np.inf]])
         scale = np.sqrt(1.0 + variance)
         low, high = edges[target], edges[np.asarray(target) + 1]
-        return truncated((low - mean) / scale, (high - mean) / scale, (high - low) / scale)
+        width = (high - low) / scale
+        return truncated_normal_moments((low - mean) / scale, (high - mean) / scale, width)
 
     def tempered(self, temperature: float) -> Self:
         """Return the likelihood with the thresholds divided by T; see `Likelihood`."""
@@ -104,7 +106,7 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
         return replace(self, thresholds=tuple(np.cumsum(steps).tolist()))
 
 
-def truncated(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:
+def truncated_normal_moments(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:
     """Return log probability and moments of a standard normal value between two bounds.
 
     Parameters
@@ -120,11 +122,11 @@ def truncated(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...
         Log probability of the interval.
     shift : Doubles
         Mean of the value: its density at the lower bound minus that at the upper one.
-    bend : Doubles
+    curvature : Doubles
         One minus the variance of the value.
     """
-    mirrored = low + high < 0
-    low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
+    flipped = low + high < 0
+    low, high = np.where(flipped, -high, low), np.where(flipped, -low, high)
     tail = low >= 0
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # branches not taken
         by_tail = _tail(np.maximum(low, 0.0), high, width)
@@ -135,8 +137,8 @@ def truncated(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...
     rim = np.where(np.isinf(high), 0.0, high) * far  # a bound at infinity has no density
     rim = rim - np.where(np.isinf(low), 0.0, low) * near
     # truncation reduces the variance: values outside [0, 1] are rounding errors
-    bend = np.clip(shift * shift + rim, 0.0, 1.0)
-    return log_z, np.where(mirrored, -shift, shift), bend
+    curvature = np.clip(shift * shift + rim, 0.0, 1.0)
+    return log_z, np.where(flipped, -shift, shift), curvature
 
 
 def _tail(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:

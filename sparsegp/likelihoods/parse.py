@@ -8,7 +8,7 @@ from sparsegp.texts import read
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LikelihoodSpec:
     """A likelihood as a text describes it.
 
     Attributes
@@ -41,11 +41,11 @@ class Wanted:
         return self.given
 
 
-def parse(text: str) -> Wanted:
+def parse(text: str) -> LikelihoodSpec:
     """Read the text of a likelihood; the inverse of ``str``, apart from default values.
 
     A likelihood with all parameters at their defaults is written as its name alone, for which
-    `Wanted.given` is None.
+    `LikelihoodSpec.given` is None.
 
     Raises
     ------
@@ -54,4 +54,4 @@ def parse(text: str) -> Wanted:
     SettingsError
         If the text cannot be read, or its values do not fit the fields.
     """
-    return Wanted(*read(text, LIKELIHOODS, "'probit' or 'probit(-1.5)'"))
+    return LikelihoodSpec(*read(text, LIKELIHOODS, "'probit' or 'probit(-1.5)'"))

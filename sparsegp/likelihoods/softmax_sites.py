@@ -78,11 +78,11 @@ class Terms:
         pull = -p
         pull[np.arange(len(p)), self.target] += 1.0
         centred = self.slope - np.einsum("nr,nrd->nd", p, self.slope)[:, np.newaxis]
-        bend = (centred * p[..., np.newaxis]).swapaxes(1, 2) @ centred
-        return np.asarray(np.einsum("nrd,nr->nd", self.slope, pull)), np.asarray(bend)
+        curvature = (centred * p[..., np.newaxis]).swapaxes(1, 2) @ centred
+        return np.asarray(np.einsum("nrd,nr->nd", self.slope, pull)), np.asarray(curvature)
 
 
-def matched(
+def match_moments(
     mean: Doubles, covariance: Doubles, target: Integers, biases: Doubles, n_nodes: int = 0
 ) -> tuple[Doubles, Doubles]:
     """Return the sites that match the moments of softmax terms under cavities.
@@ -114,15 +114,15 @@ def matched(
     root, others = _root(covariance), contrasts(target, len(biases)).clip(min=0.0)  # u - u_y from z
     terms = Terms(np.einsum("nrd,nd->nr", others, mean) + biases, others @ root, target)
     x, log_p = mode(terms)
-    rise, bend = terms.derivatives(np.exp(log_p))
-    bent = np.eye(mean.shape[1]) + bend
+    gradient, curvature = terms.derivatives(np.exp(log_p))
+    total = np.eye(mean.shape[1]) + curvature
     if n_nodes:
-        log_z, x, site = _by_rule(terms, x, np.asarray(np.linalg.inv(bent), np.float64), n_nodes)
+        log_z, x, site = _by_rule(terms, x, np.asarray(np.linalg.inv(total), np.float64), n_nodes)
         shift = x + np.einsum("nij,nj->ni", site, x)
     else:
-        fall = np.linalg.slogdet(bent)[1] + np.square(x).sum(axis=1)
-        log_z, site = terms.own(log_p[:, np.newaxis])[:, 0] - 0.5 * fall, bend
-        shift = rise + np.einsum("nij,nj->ni", site, x)
+        fall = np.linalg.slogdet(total)[1] + np.square(x).sum(axis=1)
+        log_z, site = terms.own(log_p[:, np.newaxis])[:, 0] - 0.5 * fall, curvature
+        shift = gradient + np.einsum("nij,nj->ni", site, x)
     # from whitened coordinates x to z
     down = np.linalg.inv(root)
     precision = down @ site @ down
@@ -174,8 +174,8 @@ def mode(terms: Terms) -> tuple[Doubles, Doubles]:
         if not rows.size:
             break
         some, point = terms[rows], x[rows]
-        rise, bend = some.derivatives(np.exp(some.log_p(point[:, np.newaxis])[:, 0]))
-        step = np.linalg.solve(np.eye(d) + bend, (rise - point)[..., np.newaxis])[..., 0]
+        gradient, curvature = some.derivatives(np.exp(some.log_p(point[:, np.newaxis])[:, 0]))
+        step = np.linalg.solve(np.eye(d) + curvature, (gradient - point)[..., np.newaxis])[..., 0]
         tried = point[:, np.newaxis] + lengths * step[:, np.newaxis]
         height: Floats = some.own(some.log_p(tried)) - 0.5 * np.square(tried).sum(axis=-1)
         settled = np.abs(step).max(axis=1) <= SETTLED

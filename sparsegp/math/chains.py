@@ -18,7 +18,7 @@ def r_hat(draws: Doubles) -> Doubles:
         return np.asarray(np.sqrt(total / within))
 
 
-def effective_draws(draws: Doubles) -> Doubles:
+def effective_sample_size(draws: Doubles) -> Doubles:
     """Return the effective sample size for the mean, (...).
 
     Autocorrelations are summed in pairs while these are positive, and the pairs are made monotone

@@ -82,11 +82,11 @@ def weighted_differences(
     return total
 
 
-def weighted_rises(
+def weighted_segment_differences(
     X: Floats,
     Z: Floats,
     weights: Doubles,
-    decline: Callable[[Doubles], Doubles | float] | None = None,
+    derivative: Callable[[Doubles], Doubles | float] | None = None,
 ) -> Doubles:
     """Return sum_ik w_ik g(sum_s |x_ijs - z_kjs|) |x_ijs - z_kjs| for all j and s, (p, s).
 
@@ -98,7 +98,7 @@ def weighted_rises(
     X : Floats (n, p, s)
     Z : Floats (m, p, s)
     weights : Doubles (n, m)
-    decline : callable, optional
+    derivative : callable, optional
         Returns g, elementwise; default: one.
     """
     total = np.zeros(X.shape[1:])
@@ -106,8 +106,8 @@ def weighted_rises(
         signed, of_x, of_z = np.empty_like(tile), *(np.ones(n, tile.dtype) for n in tile.shape)
         for j, (x, z) in enumerate(zip(columns, others, strict=True)):
             from_x, from_z, weighted = x.sum(axis=0)[:, np.newaxis], z.sum(axis=0), tile
-            if decline is not None:
-                weighted = tile * decline(np.abs(from_x - from_z))
+            if derivative is not None:
+                weighted = tile * derivative(np.abs(from_x - from_z))
             with small_buffer():
                 is_above = from_x > from_z
             np.multiply(weighted, is_above, out=signed)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sparsegp.types import Doubles
 
-LOST = 1000.0
+DIVERGENCE = 1000.0
 """Excess of the energy over the initial H, in nats, at which a trajectory has diverged."""
 LEAST_VARIANCE, WEIGHT = 1e-3, 5.0
 """Variance towards which those for the masses are shrunk, and its weight in positions."""
@@ -88,7 +88,7 @@ def leapfrog(
     The map is reversible by negating the momentum and preserves volume; H has an error of order
     step^2. It ends early if the energy is infinite or far above H.
     """
-    point, limit = start, start.energy + _kinetic(momentum, mass) + LOST
+    point, limit = start, start.energy + _kinetic(momentum, mass) + DIVERGENCE
     for _ in range(count):
         half = momentum - 0.5 * step * point.gradient
         point = energy(point.position + step * half / mass, point.hint)

@@ -83,15 +83,15 @@ def jittered_cholesky(
     return factor(1e-3)
 
 
-def root_from_below(matrix: Doubles, name: str) -> Doubles:
+def reverse_cholesky(matrix: Doubles, name: str) -> Doubles:
     """Return the lower triangular W with W' W = A, (d, d), from the lower triangle of A.
 
     A is overwritten if its rows are contiguous. Raises as `lower_cholesky`.
     """
-    return _turned(lower_cholesky(_turned(matrix).T, name, in_place=True).T)
+    return _reverse_in_place(lower_cholesky(_reverse_in_place(matrix).T, name, in_place=True).T)
 
 
-def _turned(matrix: Doubles) -> Doubles:
+def _reverse_in_place(matrix: Doubles) -> Doubles:
     """Reverse the rows and columns of a matrix in place, and return it."""
     for i in range((len(matrix) + 1) // 2):
         matrix[i], matrix[-1 - i] = matrix[-1 - i, ::-1].copy(), matrix[i, ::-1].copy()
@@ -125,8 +125,9 @@ def inverse_of_factored(lower: Doubles) -> Doubles:
 
 def inverse_of_square(lower: Doubles) -> Doubles:
     """Return (L' L)^-1, (d, d); L, whose rows are contiguous, is overwritten."""
-    turned = _turned(lower)  # its transpose is the lower factor of the reversed L' L
-    return _turned(mirrored(triangle_of_inverse(np.ascontiguousarray(turned.T), in_place=True)))
+    reversed_ = _reverse_in_place(lower)  # its transpose is the lower factor of the reversed L' L
+    inverse = triangle_of_inverse(np.ascontiguousarray(reversed_.T), in_place=True)
+    return _reverse_in_place(symmetrise_from_lower(inverse))
 
 
 def inverse_triangle(lower: Doubles) -> Doubles:
@@ -150,7 +151,7 @@ def product_of_triangles(left: Doubles, right: Doubles) -> Doubles:
     return product
 
 
-def mirrored(matrix: Doubles) -> Doubles:
+def symmetrise_from_lower(matrix: Doubles) -> Doubles:
     """Copy the lower triangle of a matrix (d, d) to the upper one in place, and return it."""
     for start in range(0, len(matrix), BLOCK):
         some = slice(start, start + BLOCK)
@@ -166,7 +167,7 @@ def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Do
     return np.asarray(solve_triangular(factor, right, trans=trans, lower=True, check_finite=False))
 
 
-def solved_in_place(factor: Floats, right: Floats) -> Floats:
+def solve_lower_in_place(factor: Floats, right: Floats) -> Floats:
     """Return L^-1 R, (d, n), overwriting R if its rows are contiguous.
 
     If R has many columns, copies into LAPACK's order would take half as long as the solution.

@@ -20,7 +20,7 @@ WIDTH = 8
 """Number of columns of a product that the kernels of BLAS use in full."""
 
 
-def times_thin(A: Floats, B: Floats) -> Floats:
+def matmul_thin(A: Floats, B: Floats) -> Floats:
     """Return A @ B, (..., n, q), for A (..., n, p) and B (p, q)."""
     *lead, n, p = A.shape
     q = B.shape[-1]
@@ -32,7 +32,7 @@ def times_thin(A: Floats, B: Floats) -> Floats:
     return A @ B
 
 
-def few_times(A: Floats, B: Floats) -> Floats:
+def matmul_few_rows(A: Floats, B: Floats) -> Floats:
     """Return A @ B, (..., q, m), for few rows q of A (..., q, n), where OpenBLAS is slow.
 
     Two rows are faster one by one, more are faster when padded with zeros to a multiple of four.
@@ -46,7 +46,7 @@ def few_times(A: Floats, B: Floats) -> Floats:
     return product[..., :q, :]
 
 
-def times_few(A: Floats, B: Floats) -> Floats:
+def matmul_few_columns(A: Floats, B: Floats) -> Floats:
     """Return A @ B, (n, q), for few columns q, where OpenBLAS is slow.
 
     Two or three columns take half the time one by one, five to seven when padded with zeros.

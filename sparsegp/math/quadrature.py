@@ -27,8 +27,9 @@ NEWTON_STEPS = 4
 """Leaves an error of the mode of 1e-4 with 26 classes, 1e-7 with 10: enough to place the nodes."""
 STEPPED_REACH = 7.0
 """Half the range of the trapezoid rule: the integrand falls off at least as exp(-u^2/2)."""
-FARTHEST = 13.0
-"""Maximum distance from the largest mean in `log_shares`: float32 can hold the densities."""
+MAX_DISTANCE = 13.0
+"""Maximum distance from the largest mean in `log_win_probabilities`, whose densities float32 can
+hold."""
 ABOVE, BELOW = 6.0, 4.5
 """Its nodes reach this far above the largest mean, and below the middle of largest and smallest."""
 NODE_BUNCH = 4
@@ -105,10 +106,10 @@ def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
     for _ in range(NEWTON_STEPS):
         z = mode + gap if plain else ratio * mode + gap
         pull = hazard(z)
-        bend = np.minimum(np.maximum(pull * (z + pull), 0), 1)
+        own = np.minimum(np.maximum(pull * (z + pull), 0), 1)  # curvature of log Phi
         if not plain:
-            pull, bend = ratio * pull, ratio * ratio * bend
-        curvature = 1 + ordered_sum(bend)
+            pull, own = ratio * pull, ratio * ratio * own
+        curvature = 1 + ordered_sum(own)
         mode = mode + (ordered_sum(pull) - mode) / curvature
     return mode, 1 / np.sqrt(curvature)
 
@@ -195,27 +196,27 @@ def stepped_terms(
             yield columns, _terms(some_gap, some_ratio, mode[columns] + x, np.log(h))
 
 
-def log_shares(behind: Floats, step: float) -> Doubles:
-    """Return the log probability that y_i is the largest of y ~ N(-behind, I), for every i, (n, K).
+def log_win_probabilities(deficits: Floats, step: float) -> Doubles:
+    """Return the log probability of every y_i to be the largest of y ~ N(-deficits, I), (n, K).
 
-    These are the integrals of H(u + b_i) prod_j Phi(u + b_j) over u, with b = behind; the common
+    These are the integrals of H(u + b_i) prod_j Phi(u + b_j) over u, with b = deficits; the common
     factors are computed once. With steps of 0.4 the trapezoid rule has an error of 1e-10 for 10
     classes, 4e-8 for 26 and 2e-6 for 100; float32 gives 3e-7.
 
     Parameters
     ----------
-    behind : Floats (n, K)
-        Differences between the largest mean and each mean, at most `FARTHEST`.
+    deficits : Floats (n, K)
+        Differences between the largest mean and each mean, at most `MAX_DISTANCE`.
     step : float
         Distance between nodes.
     """
-    log_p, last = np.empty(behind.shape), 0.5 * behind.max(axis=1) + BELOW
+    log_p, last = np.empty(deficits.shape), 0.5 * deficits.max(axis=1) + BELOW
     nodes = NODE_BUNCH * np.ceil((ABOVE + last) / step / NODE_BUNCH).astype(np.int64)
     for count in np.unique(nodes).tolist():
-        u = (ABOVE - step * np.arange(count)).astype(behind.dtype)[:, np.newaxis]
+        u = (ABOVE - step * np.arange(count)).astype(deficits.dtype)[:, np.newaxis]
         every = np.flatnonzero(nodes == count)
-        for some in pieces(len(every), CHUNK_TERMS // (count * behind.shape[1])):
-            z = u + np.ascontiguousarray(behind[every[some]].T)[:, np.newaxis]
+        for some in pieces(len(every), CHUNK_TERMS // (count * deficits.shape[1])):
+            z = u + np.ascontiguousarray(deficits[every[some]].T)[:, np.newaxis]
             log_phi, h = log_cdf_and_hazard(z)
             p = ordered_sum(np.exp(ordered_sum(log_phi), dtype=np.float64) * h, axis=1)
             log_p[every[some]] = np.log(p / ordered_sum(p)).T

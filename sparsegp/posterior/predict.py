@@ -31,7 +31,7 @@ from sparsegp.math.linalg import (
     inverse_lower,
     lower_cholesky,
     product_of_triangles,
-    root_from_below,
+    reverse_cholesky,
     solve_lower,
     triangle_of_inverse,
 )
@@ -90,7 +90,7 @@ def reduction(
         both = product_of_triangles(L, metric(slack * added))
         taken -= triangle_of_inverse(both, in_place=True)
         del both  # large, like the others
-        return root_from_below(taken, "what the data take off the prior variance")
+        return reverse_cholesky(taken, "what the data take off the prior variance")
 
     for jitter in JITTERS[:-1]:
         with suppress(NumericalError):

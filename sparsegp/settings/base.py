@@ -9,7 +9,7 @@ from sparsegp.fields import Checked, declared, setting
 
 if TYPE_CHECKING:
     from sparsegp.kernels import Kernel
-    from sparsegp.likelihoods.parse import Wanted
+    from sparsegp.likelihoods.parse import LikelihoodSpec
     from sparsegp.types import Doubles
 
 
@@ -74,7 +74,7 @@ class Settings(Checked):
         raise NotImplementedError
 
     @property
-    def wanted_likelihood(self) -> "Wanted":
+    def likelihood_spec(self) -> "LikelihoodSpec":
         """The likelihood, parsed."""
         from sparsegp.likelihoods.parse import parse
 
@@ -83,7 +83,7 @@ class Settings(Checked):
     @property
     def is_regression(self) -> bool:
         """Whether the likelihood is one of regression."""
-        return self.wanted_likelihood.family.numeric
+        return self.likelihood_spec.family.numeric
 
     @property
     def first_kernel(self) -> str:
@@ -146,7 +146,7 @@ class Settings(Checked):
             raise SettingsError(f"task must be classification or regression, got {quoted(task)}")
         settings = cls.from_json(cls._completed(task, named))
         if task is not None and (task == "regression") != settings.is_regression:
-            likelihood = settings.likelihood or settings.wanted_likelihood.family.name
+            likelihood = settings.likelihood or settings.likelihood_spec.family.name
             raise SettingsError(f"likelihood={likelihood} is not for task={task}; use another")
         return settings
 

@@ -17,7 +17,7 @@ def conflicts(settings: "TrainSettings") -> Iterator[str]:
     SettingsError
         If the likelihood cannot be parsed.
     """
-    _ = settings.wanted_likelihood
+    _ = settings.likelihood_spec
     if settings.kernel == AUTO:
         yield from with_a_search(settings)
     yield from _of_rows_and_columns(settings)
@@ -87,7 +87,7 @@ def _of_moments(settings: "TrainSettings") -> Iterator[str]:
 
 
 def _of_variational(settings: "TrainSettings") -> Iterator[str]:
-    likelihood = settings.wanted_likelihood
+    likelihood = settings.likelihood_spec
     if not likelihood.family.curvature_bound:
         yield (
             "sites=variational need a bound on the curvature, which likelihood="

@@ -9,7 +9,7 @@ from sparsegp.settings.base import LEARNT, Settings
 
 if TYPE_CHECKING:
     from sparsegp.dense import Method
-    from sparsegp.likelihoods.parse import Wanted
+    from sparsegp.likelihoods.parse import LikelihoodSpec
 
 
 @documented
@@ -53,7 +53,7 @@ class DenseSettings(Settings):
         from sparsegp.dense import METHODS
         from sparsegp.dense.sampling import LEAST_DRAWS
 
-        method, likelihood = self.build_method(), self.wanted_likelihood
+        method, likelihood = self.build_method(), self.likelihood_spec
         if likelihood.given is not None and not likelihood.family.numeric:
             yield (
                 "in dense methods numbers of a likelihood are for gaussian, got "
@@ -84,7 +84,7 @@ class DenseSettings(Settings):
         return {**(LEARNT if "gaussian" in likelihoods else {}), **named}
 
     @property
-    def wanted_likelihood(self) -> "Wanted":
+    def likelihood_spec(self) -> "LikelihoodSpec":
         """The likelihood, parsed; if it is empty, the first one of the method."""
         from sparsegp.likelihoods.parse import parse
 

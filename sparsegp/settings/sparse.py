@@ -234,7 +234,7 @@ class TrainSettings(Settings):
 
     def start_likelihood(self, n_classes: int) -> "Likelihood":
         """Return the likelihood from which learning starts."""
-        return self.wanted_likelihood.start(n_classes, self.n_nodes)
+        return self.likelihood_spec.start(n_classes, self.n_nodes)
 
     @property
     def order(self) -> "Order":
@@ -259,7 +259,7 @@ class TrainSettings(Settings):
     def learns_noise(self) -> bool:
         """Whether a regression chooses noise and prior variance by leave-one-out predictions."""
         wanted = self.is_regression and self.posterior == "all" and self.learn == "none"
-        return wanted and self.wanted_likelihood.given is None
+        return wanted and self.likelihood_spec.given is None
 
     @property
     def dtype(self) -> "np.dtype[Any]":

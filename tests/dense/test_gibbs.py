@@ -7,7 +7,7 @@ from scipy.integrate import trapezoid
 from scipy.stats import chisquare
 
 from sparsegp.dense import Gibbs, Mixture, Problem, Variational
-from sparsegp.dense.orthant import labelled, log_evidence
+from sparsegp.dense.orthant import draw_given_labels, log_evidence
 from sparsegp.kernels import RBF, Linear
 from sparsegp.likelihoods import Likelihood, MultinomialProbit, Probit
 from sparsegp.math.normal import hazard
@@ -131,7 +131,7 @@ def draw(mean: list[float], scale: list[float], label: int, key: int) -> np.ndar
     some = Problem(np.zeros((1, 1)), np.array([label]), [RBF(1.0)], likelihood, len(mean))
     rng = np.random.default_rng(key)
     centre, width = np.broadcast_to(mean, shape), np.broadcast_to(scale, shape)
-    return labelled(some, centre, width, np.full(DRAWS, label), rng)
+    return draw_given_labels(some, centre, width, np.full(DRAWS, label), rng)
 
 
 def check(draws: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> None:

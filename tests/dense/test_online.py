@@ -9,7 +9,7 @@ from sparsegp.dense import Mixture, Online, Problem, SoftmaxEP
 from sparsegp.dense.online import OnlineState, Projected, choose_basis, marked, order_of, posterior
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Softmax
-from sparsegp.likelihoods.softmax_sites import contrasts, matched
+from sparsegp.likelihoods.softmax_sites import contrasts, match_moments
 from tests.dense.references import interleaved
 
 
@@ -27,7 +27,7 @@ def test_one_sweep_is_assumed_density_filtering() -> None:
     order = order_of(some)
     for i in order:
         rows, basis = slice(3 * i, 3 * i + 3), contrasts(some.target[i : i + 1], 3)[0]
-        _, found = matched(
+        _, found = match_moments(
             (basis.T @ mean[rows])[np.newaxis],
             (basis.T @ covariance[rows, rows] @ basis)[np.newaxis],
             some.target[i : i + 1],

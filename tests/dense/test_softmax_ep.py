@@ -8,7 +8,7 @@ from sparsegp.dense import EP, Laplace, Mixture, Problem, SoftmaxEP
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Logistic, Softmax
-from sparsegp.likelihoods.softmax_sites import contrasts, matched
+from sparsegp.likelihoods.softmax_sites import contrasts, match_moments
 from tests.dense.references import by_product_rule
 
 
@@ -32,7 +32,7 @@ def test_moments_under_a_wide_cavity() -> None:
     residual = z - tilted_mean
     tilted = (residual * weight[:, np.newaxis]).T @ residual / weight.sum()
 
-    log_zs, (site,) = matched(
+    log_zs, (site,) = match_moments(
         mean[np.newaxis], covariance[np.newaxis], np.array([1]), np.zeros(3), 25
     )
     precision = np.linalg.inv(covariance)
@@ -51,8 +51,8 @@ def test_sites_are_semidefinite_whatever_the_scale(scale: float) -> None:
     mean, target = scale * rng.normal(size=(40, 3)), rng.integers(0, 4, 40)
     covariance = half @ half.swapaxes(1, 2) + 0.1 * scale**2 * np.eye(3)
     for log_z, sites in (
-        matched(mean, covariance, target, np.zeros(4), 7),
-        matched(mean, covariance, target, np.zeros(4)),
+        match_moments(mean, covariance, target, np.zeros(4), 7),
+        match_moments(mean, covariance, target, np.zeros(4)),
     ):
         values = np.linalg.eigvalsh(sites[..., :-1])
         assert (values > -1e-12 * values.max()).all()

@@ -57,9 +57,9 @@ def test_shared_variance_of_the_multinomial_probit_is_that_of_every_class():
 
 
 def test_bounds_of_scores_need_biases_of_zero():
-    assert MultinomialProbit().bounded
-    assert MultinomialProbit.start(3).bounded
-    assert not CASES[4].likelihood.bounded
+    assert MultinomialProbit().has_score_bounds
+    assert MultinomialProbit.start(3).has_score_bounds
+    assert not CASES[4].likelihood.has_score_bounds
 
 
 def test_tails_keep_their_digits():

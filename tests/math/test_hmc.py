@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from sparsegp.math.chains import effective_draws, r_hat
+from sparsegp.math.chains import effective_sample_size, r_hat
 from sparsegp.math.hmc import Chain, Energy, Point, advance, leapfrog
 from sparsegp.state import from_arrays, to_arrays
 from sparsegp.types import Doubles
@@ -130,12 +130,12 @@ def autoregressive(rho: float, chains: int, n: int, count: int) -> np.ndarray:
 def test_effective_draws_of_autoregressive_chains(rho: float) -> None:
     draws = autoregressive(rho, 4, 2000, 20)
     wanted = 8000.0 * (1.0 - rho) / (1.0 + rho)
-    assert effective_draws(draws).mean() == pytest.approx(wanted, rel=0.06)
+    assert effective_sample_size(draws).mean() == pytest.approx(wanted, rel=0.06)
 
 
 def test_chains_that_swing_to_and_fro_tell_more_than_independent_draws() -> None:
     draws = autoregressive(-0.5, 4, 2000, 10)
-    found = effective_draws(draws)
+    found = effective_sample_size(draws)
     assert (found > 12_000).all()
     assert (found <= 8000 * np.log10(8000) + 1e-6).all()
 
@@ -156,7 +156,7 @@ def test_figures_by_hand() -> None:
     few = np.array([[0.0, 2.0, 4.0, 6.0], [1.0, 3.0, 3.0, 5.0]])[..., np.newaxis]
     assert r_hat(few)[0] == pytest.approx(np.sqrt((1.0 + 10.0 / 3.0) / 2.0), rel=1e-12)
     # covariance -1 / 2 at lag one, of a total of 13 / 3: the only pair is 1 + 1 - 2.5 / (13 / 3)
-    assert effective_draws(few)[0] == pytest.approx(8.0 / (2.0 * (2.0 - 7.5 / 13.0) - 1.0))
+    assert effective_sample_size(few)[0] == pytest.approx(8.0 / (2.0 * (2.0 - 7.5 / 13.0) - 1.0))
 
 
 @pytest.mark.parametrize("rho", [-0.5, 0.3, 0.9])
@@ -177,16 +177,16 @@ def test_figures_by_their_definitions(rho: float) -> None:
         least = min(least, pair)
         length, lag = length + 2.0 * least, lag + 2
     expected = 270.0 / max(length, 1.0 / np.log10(270.0))
-    assert effective_draws(draws)[0] == pytest.approx(expected, rel=1e-9)
+    assert effective_sample_size(draws)[0] == pytest.approx(expected, rel=1e-9)
 
 
 def test_what_never_changes_has_no_figures() -> None:
     draws = np.ones((2, 10, 1))
     assert np.isnan(r_hat(draws)).all()
-    assert np.isnan(effective_draws(draws)).all()
+    assert np.isnan(effective_sample_size(draws)).all()
 
 
 def test_odd_numbers_of_draws() -> None:
     draws = autoregressive(0.3, 1, 401, 1)
     assert r_hat(draws)[0] < 1.02
-    assert 100 < effective_draws(draws)[0] < 400
+    assert 100 < effective_sample_size(draws)[0] < 400

@@ -9,12 +9,12 @@ from sparsegp.math.linalg import (
     BLOCK,
     inverse_of_square,
     lower_cholesky,
-    mirrored,
     product_of_triangles,
-    root_from_below,
+    reverse_cholesky,
+    symmetrise_from_lower,
     triangle_of_inverse,
 )
-from sparsegp.math.products import few_times, times_few, times_thin
+from sparsegp.math.products import matmul_few_columns, matmul_few_rows, matmul_thin
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -22,10 +22,10 @@ from sparsegp.math.products import few_times, times_few, times_thin
 def test_tall_times_thin(dtype, rows, depth, thin):
     rng = np.random.default_rng(0)
     A, B = rng.normal(size=(3, rows, depth)), rng.normal(size=(depth, thin))
-    found = times_thin(A.astype(dtype), B.astype(dtype))
+    found = matmul_thin(A.astype(dtype), B.astype(dtype))
     assert found.dtype == dtype
     np.testing.assert_allclose(found, A @ B, atol=1e-5 * depth if dtype == np.float32 else 1e-11)
-    alone = times_thin(A[1:2].astype(dtype), B.astype(dtype))
+    alone = matmul_thin(A[1:2].astype(dtype), B.astype(dtype))
     assert np.array_equal(alone[0], found[1])
 
 
@@ -34,15 +34,15 @@ def test_tall_times_thin(dtype, rows, depth, thin):
 def test_few_columns_or_rows(dtype, few):
     rng, atol = np.random.default_rng(0), 1e-4 if dtype == np.float32 else 1e-12
     A, B = rng.normal(size=(30, 200)).T.astype(dtype), rng.normal(size=(30, few)).astype(dtype)
-    found = times_few(A, B)
+    found = matmul_few_columns(A, B)
     assert found.dtype == dtype
     assert found.flags.c_contiguous
     np.testing.assert_allclose(found, A @ B, atol=atol)
     A, B = rng.normal(size=(2, few, 30)).astype(dtype), rng.normal(size=(2, 200, 30)).astype(dtype)
-    found = few_times(A, B.swapaxes(1, 2))
+    found = matmul_few_rows(A, B.swapaxes(1, 2))
     assert found.dtype == dtype
     np.testing.assert_allclose(found, A @ B.swapaxes(1, 2), atol=atol)
-    assert np.array_equal(few_times(A[0], B.swapaxes(1, 2))[0], found[0])
+    assert np.array_equal(matmul_few_rows(A[0], B.swapaxes(1, 2))[0], found[0])
 
 
 @pytest.mark.parametrize("d", [1, 6, BLOCK + 40])
@@ -55,7 +55,7 @@ def test_factors_and_products_of_triangles(d: int) -> None:
     assert_allclose(inverse, np.linalg.inv(A.T @ A), atol=1e-10)
     assert_array_equal(inverse, inverse.T)
     below = matrix + np.triu(rng.normal(size=(d, d)), 1)  # what is above does not count
-    assert_array_equal(mirrored(below), np.tril(below) + np.tril(below, -1).T)
+    assert_array_equal(symmetrise_from_lower(below), np.tril(below) + np.tril(below, -1).T)
     inverse = np.tril(np.linalg.inv(matrix))
     for in_place in (False, True):
         given = matrix.copy()
@@ -64,7 +64,7 @@ def test_factors_and_products_of_triangles(d: int) -> None:
         assert np.shares_memory(factor, given) == in_place
         assert_allclose(triangle_of_inverse(factor, in_place), inverse, atol=1e-10)
     given = np.tril(matrix)
-    root = root_from_below(given, "it")
+    root = reverse_cholesky(given, "it")
     assert_allclose(root.T @ root, matrix, atol=1e-12)
     assert_array_equal(root, np.tril(root))
     assert np.shares_memory(root, given)

@@ -8,7 +8,7 @@ from scipy.special import gammaln, log_ndtr, logsumexp
 from scipy.stats import norm
 
 from sparsegp.math.gaussian_quadrature import line_moments, product_moments
-from sparsegp.math.quadrature import log_shares, log_sum_exp, ordered_sum, product_terms
+from sparsegp.math.quadrature import log_sum_exp, log_win_probabilities, ordered_sum, product_terms
 
 NODES = 12
 
@@ -105,10 +105,10 @@ def test_log_sum_exp_neither_overflows_nor_underflows():
 @pytest.mark.parametrize("n_classes", [2, 3, 10, 26])
 def test_shares_of_the_largest_against_dense_sums(n_classes, dtype, atol):
     rng = np.random.default_rng(n_classes)
-    behind = rng.uniform(0.0, 1.0, (6, n_classes)) * np.array([[0.0, 0.5, 2.0, 5.0, 9.0, 13.0]]).T
-    behind -= behind.min(axis=1, keepdims=True)
-    found = log_shares(behind.astype(dtype), 0.4)
-    for row, log_p in zip(behind.astype(dtype).astype(np.float64), found, strict=True):
+    deficits = rng.uniform(0.0, 1.0, (6, n_classes)) * np.array([[0.0, 0.5, 2.0, 5.0, 9.0, 13.0]]).T
+    deficits -= deficits.min(axis=1, keepdims=True)
+    found = log_win_probabilities(deficits.astype(dtype), 0.4)
+    for row, log_p in zip(deficits.astype(dtype).astype(np.float64), found, strict=True):
         expected = [
             log_expectation(np.delete(row, i) - row[i], np.ones(n_classes - 1))
             for i in range(n_classes)
