@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-KEPT = 2**25 - 2**16
+MMAP_THRESHOLD_BYTES = 2**25 - 2**16
 """Bytes of an array slightly below 32 MiB, up to which glibc keeps the memory of freed arrays."""
 
 
@@ -79,7 +79,7 @@ def keep_freed_memory() -> None:
     Otherwise it returns arrays of a few megabytes to the system, which clears every page when it is
     allocated again. That can take longer than the computation.
     """
-    np.empty(KEPT, np.uint8)
+    np.empty(MMAP_THRESHOLD_BYTES, np.uint8)
 
 
 @contextmanager

@@ -55,7 +55,7 @@ class Setting:
         Meaning of None, for the help text.
     flag : str
         Option of the command line, if not derived from the name.
-    contrary : str
+    negated_help : str
         Help of that option if the default is true, as the option then sets it to false.
     """
 
@@ -72,7 +72,7 @@ class Setting:
     applies: str = ""
     unset: str = ""
     flag: str = ""
-    contrary: str = ""
+    negated_help: str = ""
 
     @property
     def description(self) -> str:
@@ -156,7 +156,7 @@ class Checked:
         If a value is not of the declared type, or out of range.
     """
 
-    WHOSE: ClassVar[str] = ""
+    OWNER: ClassVar[str] = ""
     """Owner of the settings, for the message about unknown names."""
 
     def __post_init__(self) -> None:
@@ -165,7 +165,7 @@ class Checked:
     @classmethod
     def from_json(cls, named: Mapping[str, Any]) -> Self:
         """Create settings from a mapping; unknown names raise a SettingsError."""
-        refuse_unknown(named, declared(cls), cls.WHOSE)
+        refuse_unknown(named, declared(cls), cls.OWNER)
         return cls(**named)
 
 

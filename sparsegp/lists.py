@@ -9,14 +9,14 @@ def words_in(text: str) -> list[str]:
     return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), [])]
 
 
-def in_quotes(word: str) -> str:
+def quote_if_needed(word: str) -> str:
     """Quote an item if necessary."""
     if "," not in word and not word.startswith('"'):
         return word
     return '"' + word.replace('"', '""') + '"'
 
 
-def first_of(texts: Sequence[str], most: int) -> str:
+def join_first(texts: Sequence[str], most: int) -> str:
     """Join the first `most` texts by commas, and add the number of those left out."""
     rest = len(texts) - most
     return ", ".join([*texts[:most], *([f"... ({rest} more)"] if rest > 0 else [])])

@@ -35,7 +35,7 @@ UNSAVED = MappingProxyType({"saved": False})
 TRIANGLES = MappingProxyType({"saved": "triangles"})
 """Metadata of a list of lower triangular (d, d), saved in float32 if that loses nothing."""
 
-GREATEST = 1e100
+MAX_MAGNITUDE = 1e100
 """Largest absolute value of numbers in a model, so that products of them do not overflow."""
 
 

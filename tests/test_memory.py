@@ -19,7 +19,7 @@ from sparsegp.data import table_from_arrays
 from sparsegp.errors import SettingsError, size
 from sparsegp.fit import Training
 from sparsegp.memory import Shape, estimate, remedies, rows_of_block
-from sparsegp.memory.room import Room, require, room, shortage
+from sparsegp.memory.room import Room, check_rooms, room, shortage
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.settings import DenseSettings, TrainSettings
@@ -211,14 +211,14 @@ def test_what_cannot_fit_is_refused_and_what_may_not_warned_of(
         caplog.clear()
         if outcome == "takes":
             with pytest.raises(SettingsError, match=r"^this run takes .*; what would fit: n_ac"):
-                require(SHAPE, nodes(int(share * need)))
+                check_rooms(SHAPE, nodes(int(share * need)))
         else:
             with caplog.at_level(logging.WARNING, "sparsegp"):
-                require(SHAPE, nodes(int(share * need)))
+                check_rooms(SHAPE, nodes(int(share * need)))
         assert ("this run may take" in caplog.text) == (outcome == "may take")
     dense = Shape(10**6, 3, 3, 10**6, DenseSettings())
     with pytest.raises(SettingsError, match=r"what would fit: \d+ rows, or method=ivm"):
-        require(dense, [DRIVER])
+        check_rooms(dense, [DRIVER])
 
 
 def test_a_run_in_threads_is_refused_before_it_reads(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import click
 from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, listed, pairs, percent, records_table, show, table
 from sparsegp.errors import size
-from sparsegp.lists import first_of, in_quotes
+from sparsegp.lists import join_first, quote_if_needed
 
 if TYPE_CHECKING:
     from sparsegp.model import Model
@@ -117,12 +117,12 @@ def unfinished(run: str, folder: "Folder") -> dict[str, Any]:
     StoreError
         If a file is damaged.
     """
-    from sparsegp.store import RUN_FILE, RunDirectory, read_progress, read_run, restoring
+    from sparsegp.store import RUN_FILE, RunDirectory, read_errors, read_progress, read_run
 
     newest = RunDirectory(run, 1, lambda text: show([f"warning: {text}"], err=True)).load()
     meta, arrays = ({}, {}) if newest is None else (newest[1].meta, newest[1].arrays)
     rows = [int(row) for row in arrays.get("rows", ())]  # none while it learns
-    with restoring(f"{folder}/{RUN_FILE}"):
+    with read_errors(f"{folder}/{RUN_FILE}"):
         known = outline(*read_run(folder))
     known |= {name: meta[name] for name in ("history", "learning", "seconds") if name in meta}
     known |= {"n_active": len(rows), "active_rows": rows, "progress": read_progress(run)}
@@ -148,8 +148,9 @@ def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
     """
     records = []
     for column in sorted(inputs, key=lambda column: -(column["relevance"] or 0.0)):
-        counts = [f"{in_quotes(level)} ({count})" for level, count in column["levels"].items()]
-        levels = first_of(counts, LEVELS)
+        known = column["levels"].items()
+        counts = [f"{quote_if_needed(level)} ({count})" for level, count in known]
+        levels = join_first(counts, LEVELS)
         if column["rare"] != 0:
             levels += f"; {'many' if column['rare'] is None else column['rare']} rare"
         gaps = percent(column["missing"]) if column["missing"] else None

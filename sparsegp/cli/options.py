@@ -44,7 +44,7 @@ def of_setting(setting: Setting) -> Options:
     name = setting.flag or in_words([setting.name])
     words, default = as_typed(setting.description), setting.unset or str(setting.default)
     if setting.kind is bool:
-        words = setting.contrary or words
+        words = setting.negated_help or words
         flag: dict[str, Any] = {"flag_value": not setting.default, "type": bool, "default": None}
         return click.option(name, setting.name, help=words, **flag)
     words += f"  [{as_typed(default)}]" if default else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.errors import masked, visible
-from sparsegp.lists import first_of, in_quotes
+from sparsegp.lists import join_first, quote_if_needed
 
 if TYPE_CHECKING:
     from sparsegp.report import TerminalProgress
@@ -88,12 +88,12 @@ def plural(count: int, noun: str) -> str:
 
 def listed(values: Iterable[Any], room: int = ROOM) -> str:
     """Return values in a line of about `room` characters, and the number of those left out."""
-    texts = [in_quotes(str(value)) for value in values]
+    texts = [quote_if_needed(str(value)) for value in values]
     if len(line := ", ".join(texts)) <= room:
         return line
     ends = accumulate(len(text) + 2 for text in texts)
     most = max(sum(end <= room - len(", ... (1000 more)") for end in ends), 1)
-    return first_of(texts, most)
+    return join_first(texts, most)
 
 
 def seconds_of(stages: Mapping[str, float]) -> str:

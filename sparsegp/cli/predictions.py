@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from sparsegp.errors import SettingsError, StoreError, visible
-from sparsegp.store import failing
+from sparsegp.store import store_errors
 from sparsegp.types import Labels
 
 Batches = Iterator[dict[str, Any]]
@@ -113,7 +113,7 @@ def check_target(path: Path, force: bool) -> None:
         raise SettingsError(
             f"cannot tell the format of {str(path)!r}; its name must end in {', '.join(WRITERS)}"
         )
-    with failing("write", path, remedy="choose another --out"):
+    with store_errors("write", path, remedy="choose another --out"):
         if not path.parent.is_dir():
             raise StoreError(f"there is no directory {path.parent} for {path.name}; make it first")
         if path.exists() and not force:
@@ -139,7 +139,7 @@ def write(path: Path, classes: Labels, batches: Batches) -> None:
     """
     path = path.absolute()
     with (
-        failing("write", path, remedy="free space or change --out"),
+        store_errors("write", path, remedy="free space or change --out"),
         TemporaryDirectory(prefix=f".{path.name[:99]}-", dir=path.parent) as folder,
     ):
         fresh = Path(folder, path.name)

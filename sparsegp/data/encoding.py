@@ -32,7 +32,7 @@ from sparsegp.data.frames import (
     unreadable,
 )
 from sparsegp.errors import DataError
-from sparsegp.lists import first_of, in_quotes
+from sparsegp.lists import join_first, quote_if_needed
 from sparsegp.types import Booleans, Doubles, Integers
 
 NUMBERS = ("number", "whole number", "truth")
@@ -325,15 +325,15 @@ class Encoding:
         for name, news in zip(self.inputs, zip(*each, strict=True), strict=True):
             unknown, ones, filled = zip(*news, strict=True)
             if n := sum(filled):
-                gaps.append(f"{in_quotes(name)} in {n} rows")
+                gaps.append(f"{quote_if_needed(name)} in {n} rows")
             if n := sum(unknown):
                 one = next(filter(None, ones), "")
-                levels.append(f"{in_quotes(name)} in {n} rows, such as {one!r}")
+                levels.append(f"{quote_if_needed(name)} in {n} rows, such as {one!r}")
         if gaps:
             logger.warning(
                 "%s has missing values where training rows had none, which are filled in: %s",
                 source,
-                first_of(gaps, MOST),
+                join_first(gaps, MOST),
             )
         if levels:
             logger.warning(

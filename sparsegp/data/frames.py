@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparsegp.data.blocks import compute_each, row_blocks
 from sparsegp.errors import DataError, quoted
-from sparsegp.lists import first_of, in_quotes
+from sparsegp.lists import join_first, quote_if_needed
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -64,7 +64,7 @@ def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
 
 def listed(names: Sequence[str]) -> str:
     """Return a list of the first names, for messages."""
-    return first_of([in_quotes(name[:40]) for name in names], MOST)
+    return join_first([quote_if_needed(name[:40]) for name in names], MOST)
 
 
 def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.errors import DataError, quoted
-from sparsegp.state import GREATEST
+from sparsegp.state import MAX_MAGNITUDE
 from sparsegp.types import Doubles, Integers, Labels
 
 REAL_KINDS = "biuf"
@@ -117,10 +117,10 @@ class Numbers:
     scale: float
 
     def __post_init__(self) -> None:
-        if not (0 < self.scale <= GREATEST and abs(self.offset) <= GREATEST):
+        if not (0 < self.scale <= MAX_MAGNITUDE and abs(self.offset) <= MAX_MAGNITUDE):
             raise DataError(
-                f"labels of a regression must be at most {GREATEST:g}, found mean {self.offset:g} "
-                f"and standard deviation {self.scale:g}"
+                f"labels of a regression must be at most {MAX_MAGNITUDE:g}, found mean "
+                f"{self.offset:g} and standard deviation {self.scale:g}"
             )
 
     @classmethod

@@ -28,7 +28,7 @@ from sparsegp.data.summary import Summary
 from sparsegp.errors import DataError
 from sparsegp.math.products import TILE
 from sparsegp.registry import Registry
-from sparsegp.state import GREATEST
+from sparsegp.state import MAX_MAGNITUDE
 from sparsegp.types import Booleans, Doubles, Floats
 
 REACH = 0.75
@@ -104,7 +104,7 @@ class Scaling:
         mixing = self.mixing
         if mixing is not None and not (
             mixing.shape == 2 * shift.shape
-            and (np.abs(mixing) <= GREATEST).all()
+            and (np.abs(mixing) <= MAX_MAGNITUDE).all()
             and np.linalg.slogdet(mixing)[0] != 0.0
         ):
             raise DataError(

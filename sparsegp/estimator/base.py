@@ -14,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from sparsegp.data import Table, as_table, encode, encode_with
 from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.estimator.parameters import (
-    deciding,
     n_threads,
     named_settings,
     parameters_from,
     parameters_of,
-    plain,
+    result_parameters,
+    to_plain_json,
 )
-from sparsegp.estimator.rows import computed, computing, is_lazy, rows_to_predict, training_data
+from sparsegp.estimator.rows import dask_context, is_lazy, rows_to_predict, to_memory, training_data
 from sparsegp.fields import setting
 from sparsegp.fit import train
 from sparsegp.fit.update import update
@@ -30,7 +30,7 @@ from sparsegp.likelihoods import Gaussian
 from sparsegp.model import DenseModel, Model, read_model
 from sparsegp.settings import DenseSettings, TrainSettings, settings_given
 from sparsegp.settings.sparse import DEFAULT_N_ACTIVE
-from sparsegp.store import restoring
+from sparsegp.store import read_errors
 from sparsegp.types import Doubles, Labels
 
 
@@ -130,7 +130,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         The classes are `known`, sorted, or by default those of the rows.
         """
         client = self._find_client(X)
-        with computing(X, self.client):
+        with dask_context(X, self.client):
             X, y = training_data(self, X, y, numeric=self._task == "regression")
             table = as_table(X, y, sample_weight)
             labels = y if table.weights is None else y[table.weights > 0.0]
@@ -141,7 +141,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             if merge and table.weights is None and settings.heeds_weights:
                 table = replace(table, weights=np.ones(len(y)))
             model = self._train(table, settings, client)
-        return self._take(model, classes, client)
+        return self._set_fitted(model, classes, client)
 
     def _find_classes(self, y: Labels) -> Labels:
         """Return the sorted classes of validated labels; none in a regression."""
@@ -165,11 +165,11 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             "resume": self.resume,
             "verbose": self.verbose > 0,
         }
-        with self._stoppable():
-            return train(table, runtime=self._place(client), **run, **settings.to_json())
+        with self._interrupt_as_ctrl_c():
+            return train(table, runtime=self._runtime(client), **run, **settings.to_json())
 
     @contextmanager
-    def _stoppable(self) -> Iterator[None]:
+    def _interrupt_as_ctrl_c(self) -> Iterator[None]:
         """Raise a KeyboardInterrupt, as for Ctrl-C elsewhere, if the run was asked to stop."""
         try:
             yield
@@ -186,10 +186,10 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
         return client_in_use()
 
-    def _place(self, client: Any) -> Any:
+    def _runtime(self, client: Any) -> Any:
         return f"threads={n_threads(self.n_jobs)}" if client is None else client
 
-    def _take(self, model: Model, classes: Labels, client: Any = None) -> Self:
+    def _set_fitted(self, model: Model, classes: Labels, client: Any = None) -> Self:
         """Set the attributes of a fitted estimator."""
         kernels = [str(kernel) for kernel in model.kernels]
         self.model_, self.client_ = model, client
@@ -222,7 +222,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     def _predicted(self, method: Callable[[Model, Any], Any], X: Any) -> Any:
         """Return the predictions of a method of the model, one array or several."""
         check_is_fitted(self)
-        with computing(X, self.client):
+        with dask_context(X, self.client):
             rows = rows_to_predict(self, X)
         return method(self.model_, rows)
 
@@ -237,8 +237,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         sample_weight : array-like (n,), optional
             Weights of the rows.
         """
-        with computing(X, self.client):
-            predicted, y = computed(self.predict(X)), computed(y)
+        with dask_context(X, self.client):
+            predicted, y = to_memory(self.predict(X)), to_memory(y)
         return float(type(self)._metric(y, predicted, sample_weight=sample_weight))
 
     # -- copies ------------------------------------------------------------------------------------
@@ -299,20 +299,20 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                 f"{source} holds a {task} by {method}, which {cls.__name__} is not for; load it by "
                 "another estimator, or by sparsegp.load"
             )
-        with restoring(source):
+        with read_errors(source):
             if extra is None:  # written by `sparsegp.train` or the command line
                 extra = {
                     "parameters": parameters_from(settings_given(**model.settings), cls),
                     "labels": model.classes.dtype.str,
                     "feature_names": model.names if model.encoding is None else model.encoding.all,
                 }
-            kept = deciding(cls)
+            kept = result_parameters(cls)
             estimator = cls(**{k: v for k, v in extra["parameters"].items() if k in kept})
             if (names := extra["feature_names"]) is not None:
                 estimator.feature_names_in_ = np.array(names, dtype=object)
             classes = model.classes.astype(np.dtype(extra["labels"]))
         estimator.n_features_in_ = model.n_features if names is None else len(names)
-        return estimator._take(model, classes)
+        return estimator._set_fitted(model, classes)
 
     def __getstate__(self) -> dict[str, Any]:
         fitted = {"client_": None} if hasattr(self, "client_") else {}
@@ -355,24 +355,24 @@ class SparseEstimator(GPEstimator):
     def _update(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Update the model with new rows only; the active set grows up to `n_active`."""
         client, numeric = self._find_client(X), self._task == "regression"
-        with computing(X, self.client), self._stoppable():
+        with dask_context(X, self.client), self._interrupt_as_ctrl_c():
             X, y = training_data(self, X, y, numeric, reset=False)
             table = as_table(X, y, sample_weight)
             if table.weights is None:
                 table = replace(table, weights=np.ones(len(y)))  # so that duplicates are merged
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
             size = max(self.n_active_, min(wanted, self.n_active_ + len(y)))
-            model = update(self.model_, table, n_active=size, runtime=self._place(client))
-        return self._take(model, getattr(self, "classes_", np.empty(0)), client)
+            model = update(self.model_, table, n_active=size, runtime=self._runtime(client))
+        return self._set_fitted(model, getattr(self, "classes_", np.empty(0)), client)
 
 
-def is_of_all_rows(estimator: Any) -> bool:
+def has_posterior_all(estimator: Any) -> bool:
     """Return whether the posterior is `all`; also True for invalid parameters: `fit` raises."""
     names = ["likelihood", "sites", "posterior"]
     if estimator._task == "regression":  # a given kernel is learnt by the marginal likelihood
         names += ["kernel", "learn", "hyperprior"]
     named = {name: getattr(estimator, name, None) for name in names}
-    given = {name: plain(value) for name, value in named.items() if value is not None}
+    given = {name: to_plain_json(value) for name, value in named.items() if value is not None}
     if isinstance(estimator.settings, Mapping):
         given["active_per_class"] = estimator.settings.get("active_per_class", False)
     try:

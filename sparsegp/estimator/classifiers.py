@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from sparsegp.dense import parse_method
 from sparsegp.errors import SettingsError
-from sparsegp.estimator.base import GPEstimator, SparseEstimator, is_of_all_rows
+from sparsegp.estimator.base import GPEstimator, SparseEstimator, has_posterior_all
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
 from sparsegp.fields import setting
 from sparsegp.likelihoods import LIKELIHOODS
@@ -128,7 +128,7 @@ class SparseGPClassifier(SparseEstimator, Classifier):
     )
     settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
 
-    @available_if(is_of_all_rows)  # type: ignore[untyped-decorator] # no types there
+    @available_if(has_posterior_all)  # type: ignore[untyped-decorator] # no types there
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> "SparseGPClassifier":

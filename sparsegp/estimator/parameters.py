@@ -93,7 +93,7 @@ def named_settings(estimator: Any) -> dict[str, Any]:
             f"settings must be among {', '.join(sorted(others))}, got {', '.join(wrong)}; what is "
             "a parameter of the estimator goes there"
         )
-    named = {name: plain(value) for name, value in parameters.items() if name in known}
+    named = {name: to_plain_json(value) for name, value in parameters.items() if name in known}
     seed = parameters["random_state"]
     if not isinstance(seed, int | np.integer):
         seed = int(check_random_state(seed).randint(np.iinfo(np.int32).max))
@@ -103,8 +103,8 @@ def named_settings(estimator: Any) -> dict[str, Any]:
 
 def parameters_of(estimator: Any) -> dict[str, Any]:
     """Return the parameters that affect the results of a fitted estimator, as plain JSON."""
-    found = estimator.get_params(deep=False)
-    kept = {name: plain(value) for name, value in found.items() if name in deciding(estimator)}
+    found, names = estimator.get_params(deep=False), result_parameters(estimator)
+    kept = {name: to_plain_json(value) for name, value in found.items() if name in names}
     if not isinstance(kept["random_state"], int):
         kept["random_state"] = estimator.model_.settings["seed"]
     return kept
@@ -121,7 +121,7 @@ def parameters_from(settings: Settings, owner: Any) -> dict[str, Any]:
     return {**found, "random_state": settings.seed}
 
 
-def deciding(owner: Any) -> set[str]:
+def result_parameters(owner: Any) -> set[str]:
     """Return the names of the parameters that affect the results of an estimator."""
     return {*declared(owner._settings_type), "settings", "random_state"}
 
@@ -143,10 +143,10 @@ def n_threads(n_jobs: int | None) -> int:
     return int(n_jobs) if n_jobs > 0 else max(1, usable + 1 + int(n_jobs))
 
 
-def plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """Convert a parameter to plain JSON: NumPy scalars to Python's, kernels to text."""
     if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: to_plain_json(each) for name, each in value.items()}
     if isinstance(value, np.generic):
         return value.item()
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

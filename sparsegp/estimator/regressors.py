@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 
-from sparsegp.estimator.base import GPEstimator, SparseEstimator, is_of_all_rows
+from sparsegp.estimator.base import GPEstimator, SparseEstimator, has_posterior_all
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
 from sparsegp.fields import setting
 from sparsegp.model import Model
@@ -112,7 +112,7 @@ class SparseGPRegressor(SparseEstimator, Regressor):
     precision: str = "float64"
     settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
 
-    @available_if(is_of_all_rows)  # type: ignore[untyped-decorator] # no types there
+    @available_if(has_posterior_all)  # type: ignore[untyped-decorator] # no types there
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "SparseGPRegressor":
         """Update the fit, if any, with new rows only; see `sparsegp.update`.
 

@@ -21,12 +21,12 @@ def is_lazy(values: Any) -> bool:
     return hasattr(values, "__dask_graph__")
 
 
-def computed(values: Any) -> Any:
+def to_memory(values: Any) -> Any:
     """Compute dask collections; return other values unchanged."""
     return np.asarray(values) if is_lazy(values) else values
 
 
-def computing(X: Any, client: Any) -> AbstractContextManager[Any]:
+def dask_context(X: Any, client: Any) -> AbstractContextManager[Any]:
     """Return the context in which dask computes X: that of the client, if any."""
     if client is None or not is_lazy(X):
         return nullcontext()
@@ -55,10 +55,10 @@ def training_data(
     refuse_masks(X, y)
     if not (is_lazy(X) or is_frame(X)):
         how: dict[str, Any] = {"y_numeric": numeric, "accept_sparse": SPARSE, "reset": reset}
-        X, y = validate_data(estimator, X, computed(y), **how)
+        X, y = validate_data(estimator, X, to_memory(y), **how)
         return X, y
     bare = copy(estimator)  # validating labels alone would reset the column names
-    y = validate_data(bare, y=None if y is None else computed(y), y_numeric=numeric)
+    y = validate_data(bare, y=None if y is None else to_memory(y), y_numeric=numeric)
     if is_frame(X):
         return table_from_frame(_named(estimator, X, reset), y), y
     return _lazy_rows(estimator, X, reset), y

@@ -139,7 +139,7 @@ def fit(
             if store is not None:
                 if store.overwrite:  # raise errors in rows or settings before anything is deleted
                     prepare(table, test, settings, how["runtime"])
-                store.clear()
+                store.prepare_for_search()
             where: dict[str, Any] = {"out": run.out, "resume": run.resume, "progress": run.shown}
             where |= {"runtime": how["runtime"]}
             where |= {"max_trials": None} if limits is None else limits

@@ -139,7 +139,7 @@ class SparseRun(Run[SparseModel]):
             n_latent=n_latent,
             capacity=self.n_active,
             lazy=settings.lazy,
-            unit=memory.tiles_together(n, bound is not None),
+            unit=memory.tiles_per_unit(n, bound is not None),
             allocate=np.zeros
             if self.scratch is None
             else functools.partial(zeros_in_file, self.scratch),

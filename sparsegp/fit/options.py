@@ -58,7 +58,7 @@ class RunOptions:
                 raise SettingsError("resume needs the directory of the run: give out")
             return None
         store = RunDirectory(self.out, self.keep_last, self.shown.message, self.overwrite)
-        store.check_free(self.resume)
+        store.require_no_unfinished_run(self.resume)
         return store
 
     @contextmanager

@@ -134,7 +134,7 @@ def tune(
         if not given.overwrite:
             earlier = (read_records(out) or {}).get("chosen") or {}
             resume = resume or run.is_finished() or earlier.get("ended") == ALL_RUNGS
-            store.check_free(resume)
+            store.require_no_unfinished_run(resume)
             has_run = RUN_FILE in run.folder.sizes()
             if has_run and RUN_FILE not in store.folder.sizes():
                 raise StoreError(
@@ -147,7 +147,7 @@ def tune(
         how |= {"store": store, "resume": resume, **limits}
         tuning = Tuning(as_table(X, y, sample_weight), chosen, **how)
         if run is not None and given.overwrite:  # rows and settings have been checked
-            run.clear()
+            run.prepare_for_search()
         return tuning.fit()
 
 
@@ -304,11 +304,11 @@ class Tuning(Run[Tuned]):
     def _sizes(self) -> list[int]:
         """Return the numbers of active rows to choose from that fit into memory."""
         rows, n_classes = self.data.train, len(self.data.classes)
-        where: dict[str, Any] = memory.where(rows, self.runtime)
+        of_runtime: dict[str, Any] = memory.runtime_fields(rows, self.runtime)
 
         def fits(n_active: int) -> bool:
             settings = replace(self.settings, n_active=n_active)
-            shape = memory.shape_of(rows, None, n_classes, settings, **where)
+            shape = memory.shape_of(rows, None, n_classes, settings, **of_runtime)
             return memory.fits(shape, self.runtime)
 
         return [d for d in open_sizes(self.settings, self.data.summary.n) if fits(d)]

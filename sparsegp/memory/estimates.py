@@ -40,7 +40,7 @@ DRAWN_ROWS = 10_000
 """Number of rows that a scaling rule examines."""
 COPIES = 3
 """Copies of a block while it is sent to a worker: array, pickle, buffers."""
-KEPT_BY_LEARNING = 11
+LEARNING_MATRICES = 11
 """Matrices (rows, active rows) while length scales of a sum are learnt; for a product 6."""
 
 
@@ -95,7 +95,7 @@ def shape_of(
     return Shape(n, p, n_classes, settings.rows_to_include(n), settings, n_test, **of_rows, **more)
 
 
-def where(rows: Table, runtime: Runtime) -> dict[str, int]:
+def runtime_fields(rows: Table, runtime: Runtime) -> dict[str, int]:
     """Return the fields of `Shape` that depend on the runtime."""
     if isinstance(runtime, ThreadRuntime):
         return {"n_threads": runtime.n_workers}
@@ -112,7 +112,7 @@ def held_bytes(X: Any) -> int:
 # -- blocks ----------------------------------------------------------------------------------------
 
 
-def tiles_together(n: int, bounded: bool) -> int:
+def tiles_per_unit(n: int, bounded: bool) -> int:
     """Return how many tiles form a unit of blocks; `bounded` if candidates are thinned out."""
     return GROUP if n >= MANY_ROWS or bounded else 1
 
@@ -124,7 +124,7 @@ def rows_of_block(n: int, n_workers: int, tiles: int, wanted: int | None = None)
     return -(-wanted // (tiles * TILE)) * tiles * TILE
 
 
-def padded(n: int) -> int:
+def round_up_to_tiles(n: int) -> int:
     """Return n rounded up to whole tiles."""
     return -(-n // TILE) * TILE
 
@@ -171,18 +171,18 @@ class _Layout:
         # bytes of (d, d) doubles; with pairs (d / K, d / K), and half more as classes differ
         self.square = DOUBLE * (min(d**2, int(1.5 * (d / self.kernels) ** 2)) if pairs else d**2)
         # first and last inclusion of each stage, training rows held during it
-        self.steps, bound = [(0, d, padded(n))], settings.bound(n, d, self.kernels)
+        whole = round_up_to_tiles(n)
+        self.steps, bound = [(0, d, whole)], settings.bound(n, d, self.kernels)
         if bound is not None:
             partly = -(-n // (GROUP * TILE)) * NARROW  # allowance for partly filled tiles
             held = bound.sizes(n - settings.n_validation(n), d, self.columns)
-            self.steps = [
-                (start, stop, min(left + partly, padded(n))) for start, stop, left in held
-            ]
-        tiles, workers = tiles_together(n, bound is not None), shape.n_workers
+            self.steps = [(start, stop, min(left + partly, whole)) for start, stop, left in held]
+        tiles, workers = tiles_per_unit(n, bound is not None), shape.n_workers
         block = rows_of_block(n, workers or shape.n_threads, tiles, shape.block_rows)
-        count, self.test = -(-n // block) - (-shape.n_test // block), padded(shape.n_test)
+        count = -(-n // block) - (-shape.n_test // block)
+        self.test = round_up_to_tiles(shape.n_test)
         self.hosts = max(min(workers, count), 1)  # processes that hold row blocks
-        self.rows = min(-(-count // self.hosts) * block, padded(n) + self.test)  # in the fullest
+        self.rows = min(-(-count // self.hosts) * block, whole + self.test)  # in the fullest
         self.block = min(block, self.rows)
         self.of_all = settings.posterior == "all"
 
@@ -199,7 +199,7 @@ class _Layout:
             width = max(stop - start for start, stop, _ in self.steps)
         return {
             "inputs": rows * p * item,
-            "stub": columns * item * entries * rows // (padded(n) + self.test)
+            "stub": columns * item * entries * rows // (round_up_to_tiles(n) + self.test)
             + pairs * latent * rows * PANEL // 2 * item,
             "marginals": rows * DOUBLE * (2 * latent + self.kernels + 5),
             "temporaries": rows * (columns * width * item + DOUBLE * (8 + 2 * latent))
@@ -249,7 +249,7 @@ class _Layout:
         squares = sum((stop**2 - start**2) * held for start, stop, held in self.steps)
         squares += d**2 * self.test
         a_row = p * self.item + DOUBLE * (8 if pairs else 3 + 2 * self.latent + self.kernels)
-        rest = DOUBLE * (padded(self.shape.n) // TILE + 5 * len(self.steps))
+        rest = DOUBLE * (round_up_to_tiles(self.shape.n) // TILE + 5 * len(self.steps))
         return {
             "kernel_flops": 2.0 * self.columns * columns * p,
             "stub_flops": squares / self.kernels if pairs else float(squares * self.kernels),
@@ -294,7 +294,7 @@ def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
     d, item = min(most, MAX_ACTIVE, rows), settings.dtype.itemsize
     inputs = shape.p * rows * (2 * shape.itemsize + DOUBLE + 2 * item)
     learnt = min(REESTIMATE_ACTIVE, max(FIRST_ACTIVE, most)) * min(rows, REESTIMATE_ROWS)
-    return inputs + max(item * d * rows + 6 * DOUBLE * d**2, KEPT_BY_LEARNING * item * learnt)
+    return inputs + max(item * d * rows + 6 * DOUBLE * d**2, LEARNING_MATRICES * item * learnt)
 
 
 def _sample_bytes(shape: Shape) -> int:

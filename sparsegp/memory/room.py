@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 from sparsegp.data import Table
 from sparsegp.errors import SettingsError, size
-from sparsegp.memory.estimates import MARGIN, PROCESS, Shape, estimate, shape_of, where
+from sparsegp.memory.estimates import MARGIN, PROCESS, Shape, estimate, runtime_fields, shape_of
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 
 logger = logging.getLogger(__name__)
 
-SURE = 0.6
+CERTAIN_SHARE = 0.6
 """Share of an estimate that is certainly needed: if it fits, a shortage is only a warning."""
-SMALL = 1 << 28
+UNCHECKED_BYTES = 1 << 28
 """Bytes beyond those of bare processes up to which a run is not checked."""
 
 CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -74,8 +74,8 @@ def check(
     SettingsError
         If it cannot fit; the message names settings that would.
     """
-    shape = shape_of(rows, held_out, n_classes, settings, **where(rows, runtime), **more)
-    require(shape, _rooms(shape, runtime))
+    shape = shape_of(rows, held_out, n_classes, settings, **runtime_fields(rows, runtime), **more)
+    check_rooms(shape, _rooms(shape, runtime))
 
 
 def fits(shape: Shape, runtime: Runtime) -> bool:
@@ -85,17 +85,17 @@ def fits(shape: Shape, runtime: Runtime) -> bool:
 
 def _rooms(shape: Shape, runtime: Runtime) -> list[Room]:
     """Return the room of the driver and of each worker; an empty list if the run is small."""
-    if estimate(shape)["total_bytes"] <= MARGIN * PROCESS * (1 + shape.n_workers) + SMALL:
+    if estimate(shape)["total_bytes"] <= MARGIN * PROCESS * (1 + shape.n_workers) + UNCHECKED_BYTES:
         return []
     return [room(), *runtime.run_in_workers(room)]
 
 
-def require(shape: Shape, rooms: Sequence[Room]) -> None:
+def check_rooms(shape: Shape, rooms: Sequence[Room]) -> None:
     """Do what `check` does, given the room of the driver followed by that of each worker."""
     if lacking := shortage(shape, rooms):
         found = remedies(shape, lambda other: not shortage(other, rooms))
         advice = f"what would fit: {', or '.join(found)}" if found else "take fewer rows"
-        if surely := shortage(shape, rooms, SURE):
+        if surely := shortage(shape, rooms, CERTAIN_SHARE):
             raise SettingsError(f"this run takes {surely}; {advice}")
         logger.warning("this run may take %s; %s", lacking, advice)
 
@@ -128,10 +128,10 @@ def remedies(shape: Shape, fits: Callable[[Shape], bool]) -> list[str]:
 
     settings = shape.settings
     if isinstance(settings, DenseSettings):
-        most = greatest(shape.n, lambda n: may(replace(shape, n=n)))
+        most = largest_fitting(shape.n, lambda n: may(replace(shape, n=n)))
         return [f"{most} rows", "method=ivm with any number"]
     found, blocks = [], estimate(shape)["blocks"]
-    if most := greatest(shape.n_active, lambda d: may(replace(shape, n_active=d))):
+    if most := largest_fitting(shape.n_active, lambda d: may(replace(shape, n_active=d))):
         found.append(f"n_active={most}")
     if not shape.scratch and may(replace(shape, scratch=True)):
         free = size(blocks["inputs"] + blocks["stub"])
@@ -142,6 +142,6 @@ def remedies(shape: Shape, fits: Callable[[Shape], bool]) -> list[str]:
     return found
 
 
-def greatest(wanted: int, fits: Callable[[int], bool]) -> int:
+def largest_fitting(wanted: int, fits: Callable[[int], bool]) -> int:
     """Return the largest number up to `wanted` that fits; 0 if none does."""
     return bisect_right(range(1, wanted + 1), False, key=lambda number: not fits(number))

@@ -30,8 +30,8 @@ from sparsegp.store import (
     TUNING,
     file_of,
     folder_of,
+    read_errors,
     read_file,
-    restoring,
     write_file,
 )
 from sparsegp.types import Doubles, Floats, Integers, Labels
@@ -387,7 +387,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
         if folder_of(os.path.join(path, TUNING)).sizes():
             raise StoreError(f"{folder} holds a search for a kernel and no model yet; train there")
     stored = read_file(folder, name, MODEL)
-    with restoring(f"{folder}/{name}"):
+    with read_errors(f"{folder}/{name}"):
         require_numbers(stored.arrays)
         families = {each.family: each for each in Model.__subclasses__()}
         model = from_arrays(families[stored.meta["family"]], stored.arrays)

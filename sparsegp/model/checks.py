@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.state import GREATEST
+from sparsegp.state import MAX_MAGNITUDE
 
 if TYPE_CHECKING:
     from sparsegp.model.base import Model
@@ -16,7 +16,7 @@ def require_numbers(arrays: Mapping[str, NDArray[Any]]) -> None:
     """Raise a ValueError if numbers of a model are not finite or too large."""
     for key, array in arrays.items():
         limited = array.dtype.kind == "f" and not key.startswith(("scaling.", "medians"))
-        if limited and not float(np.abs(array).max(initial=0.0)) <= GREATEST:
+        if limited and not float(np.abs(array).max(initial=0.0)) <= MAX_MAGNITUDE:
             raise ValueError(f"{key} holds values that are not finite, or too large")
 
 
@@ -37,7 +37,7 @@ def require_fitting(model: "Model") -> None:
         "encoding": model.encoding is None or model.encoding.names == names,
         "medians": medians is None
         or (medians.shape == (model.n_features,) and np.isfinite(medians).all()),
-        "kernels": bool((np.abs(values) <= GREATEST).all()),
+        "kernels": bool((np.abs(values) <= MAX_MAGNITUDE).all()),
     }
     if wrong := [name for name, holds in checks.items() if not holds]:
         raise ValueError(f"not those of a model: {', '.join(wrong)}")

@@ -92,11 +92,11 @@ def _shared(model: "Model") -> Any:
     """
     if "distributed" in sys.modules and len(pickle.dumps(model)) > LARGE:  # no client without it
         from sparsegp.runtime.clusters import client_in_use  # noqa: PLC0415
-        from sparsegp.runtime.host import share  # noqa: PLC0415
+        from sparsegp.runtime.host import shared_future  # noqa: PLC0415
 
         client = client_in_use()
         if client is not None and not client.asynchronous:
-            return share(client, model)
+            return shared_future(client, model)
 
     from dask.delayed import delayed  # noqa: PLC0415 - needed only here
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsegp.errors import SettingsError, visible
 from sparsegp.report.metrics import Evaluation, TwoClasses, rejecting, reliability
-from sparsegp.store import failing
+from sparsegp.store import store_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,7 +93,7 @@ def draw_all(
         function(figure)
         if title:
             figure.suptitle(plain(title, LONGEST_TITLE), fontsize="medium")
-        with failing("write", path, remedy="choose another folder"):
+        with store_errors("write", path, remedy="choose another folder"):
             path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path)
             figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})

@@ -28,7 +28,7 @@ Check: TypeAlias = Callable[[], None]
 """A function that is called every few seconds while tasks run; it ends them by raising."""
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing."""
 
 
@@ -82,7 +82,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def run_tasks(
-        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = nothing
+        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = do_nothing
     ) -> Generator[tuple[int, Any], None, None]:
         """Call a pure function once for each task, in parallel and independently of all blocks.
 

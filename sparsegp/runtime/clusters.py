@@ -51,10 +51,10 @@ SETTINGS = {
     "distributed.scheduler.worker-ttl": "60s",  # a hanging worker is killed by its nanny
     "distributed.comm.timeouts.connect": "10s",
 }
-PLACES = ("class", "scheduler", "scheduler_file")
-KINDS = {"workers": (int,), "seconds": (int, float), "direct": (bool,)}
+CLUSTER_KEYS = ("class", "scheduler", "scheduler_file")
+VALUE_TYPES = {"workers": (int,), "seconds": (int, float), "direct": (bool,)}
 """Types of the values of a cluster file that are not strings."""
-MOST_LETTERS = 200
+MAX_QUOTED_CHARS = 200
 """Maximum number of characters that a message quotes."""
 
 
@@ -107,9 +107,10 @@ def connect(
             f"{address} is no address of a dask scheduler, such as tcp://10.0.0.5:8786"
         ) from None
     options = {"direct_to_workers": direct, "set_as_default": False, "security": _security(tls)}
+    options["timeout"] = seconds
     try:
         with silence_logging_cmgr("critical"):
-            client = _within(seconds, lambda: Client(address, timeout=seconds, **options))
+            client = _call_with_timeout(seconds, lambda: Client(address, **options))
     except Exception as error:
         # the answer of another kind of server is misread as a huge message size
         other = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
@@ -165,12 +166,12 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is not valid YAML: {_short(error)}") from None
     if not isinstance(options, dict) or not all(isinstance(key, str) for key in options):
         raise SettingsError(f"{path} must hold keys and values, such as 'workers: 4'")
-    own = {*KINDS, *PLACES, "tls"}
+    own = {*VALUE_TYPES, *CLUSTER_KEYS, "tls"}
     for key in sorted(own & options.keys()):
-        if type(options[key]) not in KINDS.get(key, (str,)):  # a bool does not count as an int
+        if type(options[key]) not in VALUE_TYPES.get(key, (str,)):  # a bool is no int here
             raise SettingsError(f"{path}: {key} cannot be {_short(repr(options[key]))}")
-    if len(options.keys() & PLACES) != 1:
-        raise SettingsError(f"{path} must name one of {', '.join(PLACES)}")
+    if len(options.keys() & CLUSTER_KEYS) != 1:
+        raise SettingsError(f"{path} must name one of {', '.join(CLUSTER_KEYS)}")
     if options.get("workers", 0) < 1 or not options.get("seconds", 1) > 0:
         raise SettingsError(f"{path}: workers must be at least 1, and seconds more than 0")
     if "class" not in options and (unknown := options.keys() - own):
@@ -218,7 +219,7 @@ def _start(
     try:
         with ExitStack() as stack, dask.config.set(SETTINGS):
             stack.enter_context(silence_logging_cmgr("critical"))
-            cluster = stack.enter_context(_within(seconds, make))
+            cluster = stack.enter_context(_call_with_timeout(seconds, make))
             client = Client(cluster, **how)
             stack.callback(client.close)
             client.wait_for_workers(n_workers, timeout=seconds)
@@ -243,7 +244,7 @@ def _start(
     return DaskRuntime(client, close, replenish)
 
 
-def _within(seconds: float, make: Callable[[], Any]) -> Any:
+def _call_with_timeout(seconds: float, make: Callable[[], Any]) -> Any:
     """Return the result of `make`; after `seconds` raise a TimeoutError, and close a late result.
 
     Garbage is collected first: the finalizer of a lost client closes it, and would wait forever if
@@ -304,8 +305,8 @@ def _short(found: object) -> str:
     """Return an object, or the root cause of an error, as one line of bounded length."""
     while isinstance(found, BaseException) and found.__cause__ is not None:
         found = found.__cause__
-    text = " ".join(str(found)[: 2 * MOST_LETTERS].split()) or type(found).__name__
-    return short(text, MOST_LETTERS)
+    text = " ".join(str(found)[: 2 * MAX_QUOTED_CHARS].split()) or type(found).__name__
+    return short(text, MAX_QUOTED_CHARS)
 
 
 class IgnoreInterrupts(distributed.WorkerPlugin):

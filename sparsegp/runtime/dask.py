@@ -6,7 +6,7 @@ restarted: its blocks are built on other workers, brought up to date by the driv
 messages, and called again. Between two rounds, blocks are moved in the same way: away from workers
 that are being retired, and to workers that joined. Every wait ends: with an answer, with the
 connection, when the scheduler no longer knows the worker or receives its heartbeats, or after
-`call_seconds`.
+`call_timeout`.
 """
 
 import logging
@@ -26,7 +26,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import distributed
 
 from sparsegp.errors import ClusterError
-from sparsegp.runtime.base import Check, Inputs, Runtime, Work, nothing, pack_inputs
+from sparsegp.runtime.base import Check, Inputs, Runtime, Work, do_nothing, pack_inputs
 from sparsegp.runtime.host import (
     LOST,
     PULSE_SECONDS,
@@ -35,8 +35,8 @@ from sparsegp.runtime.host import (
     Host,
     WorkerLostError,
     known_workers,
-    perform,
-    share,
+    run_task,
+    shared_future,
 )
 
 logger = logging.getLogger(__name__)
@@ -61,36 +61,36 @@ class DaskRuntime(Runtime):
         Starts replacements of lost workers, if possible; returns immediately.
     """
 
-    call_seconds = 600.0  # a worker counts as lost if one call takes longer than this,
-    silent_seconds = 30.0  # or if it sends no heartbeat for this long during a call
-    rejoin_seconds = 5.0  # wait for replacements before the remaining workers take the blocks,
-    absent_seconds = 60.0  # and wait for any worker if none is left
-    look_seconds = 5.0  # interval between checks for workers that have joined
+    call_timeout = 600.0  # a worker counts as lost if one call takes longer than this,
+    heartbeat_timeout = 30.0  # or if it sends no heartbeat for this long during a call
+    rejoin_timeout = 5.0  # wait for replacements before the remaining workers take the blocks,
+    no_worker_timeout = 60.0  # and wait for any worker if none is left
+    rebalance_interval = 5.0  # interval between checks for workers that have joined
     max_losses = 3  # an error if one block loses this many workers without an answer
 
     def __init__(
         self,
         client: Any,
-        close: Callable[[], None] = nothing,
-        replenish: Callable[[], None] = nothing,
+        close: Callable[[], None] = do_nothing,
+        replenish: Callable[[], None] = do_nothing,
     ) -> None:
         super().__init__()
         self._client, self._close, self._replenish = client, close, replenish
         self._lock = threading.RLock()
-        self._factory: Callable[..., Any] = nothing
+        self._factory: Callable[..., Any] = do_nothing
         self._inputs: Sequence[Inputs] = ()
         self._hosts: dict[str, tuple[Any, Any]] = {}  # future and actor, by address
-        self._home: dict[int, str] = {}  # address by block, for blocks that are up to date
+        self._address_of: dict[int, str] = {}  # address by block, for blocks that are up to date
         self._losses: Counter[int] = Counter()  # lost workers by block, since the last answer
         self._lost: set[str] = set()
         self._leaving: set[str] = set()  # being retired
-        self._next_look = 0.0
+        self._next_rebalance = 0.0
         self.n_workers = max(1, len(self._workers()))  # expected number
-        client.subscribe_topic("all", self._hear)
+        client.subscribe_topic("all", self._on_retirement_event)
 
     def run_in_workers(self, function: Callable[..., Any]) -> list[Any]:
         """Call a function in each worker, which it gets as `dask_worker` if it takes one."""
-        client, options = self._client, {"callback_timeout": self.absent_seconds}
+        client, options = self._client, {"callback_timeout": self.no_worker_timeout}
         found = client.sync(client.run, function, on_error="ignore", **options)
         return [found[address] for address in sorted(found)]
 
@@ -100,7 +100,7 @@ class DaskRuntime(Runtime):
             self._forget()
             self._factory, self._inputs, self.n_blocks = factory, tuple(inputs), len(inputs)
             try:
-                self._settle(replay=False)
+                self._rebuild_missing_blocks(replay=False)
             except BaseException:
                 self._forget()
                 raise
@@ -110,12 +110,12 @@ class DaskRuntime(Runtime):
         packed, blocks = cloudpickle.dumps((method, args, list)), range(self.n_blocks)
         indices, answers = [blocks[index] for index in indices], dict[int, Any]()
         with self._lock:
-            self._adapt()
+            self._adapt_to_workers()
             while {*indices} - answers.keys():
-                for index in self._settle():
+                for index in self._rebuild_missing_blocks():
                     answers.pop(index, None)  # the rebuilt block has not received the message
                 held = self._held({*indices} - answers.keys())
-                found = self._each("call", {a: (held[a], packed) for a in held})
+                found = self._request("call", {a: (held[a], packed) for a in held})
                 for address, of_blocks in found.items():
                     answers.update(zip(held[address], of_blocks, strict=True))
             self._losses.clear()
@@ -126,25 +126,25 @@ class DaskRuntime(Runtime):
         packed, missing = cloudpickle.dumps((method, args, ADD)), set(indices)
         sums: list[Any] = []
         with self._lock:
-            self._adapt()
+            self._adapt_to_workers()
             while missing:
-                self._settle()
+                self._rebuild_missing_blocks()
                 held = dict(islice(self._held(missing).items(), HOSTS_AT_A_TIME))
-                answers = self._each("call", {a: (held[a], packed) for a in held})
+                answers = self._request("call", {a: (held[a], packed) for a in held})
                 sums = [ADD(iter([*sums, *answers.values()]))] if answers else sums
                 missing.difference_update(*(held[address] for address in answers))
             self._losses.clear()
         return sums[0]
 
     def run_tasks(
-        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = nothing
+        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = do_nothing
     ) -> Generator[tuple[int, Any], None, None]:
         """Call a function once for each task, on workers chosen by Dask."""
         wait: Any = distributed.wait  # distributed is only partly typed
         client, seen = self._client, time.monotonic()
-        common = share(client, (function, shared))
+        common = shared_future(client, (function, shared))
         pending = {
-            client.submit(perform, common, cloudpickle.dumps(task), index, pure=False): index
+            client.submit(run_task, common, cloudpickle.dumps(task), index, pure=False): index
             for index, task in enumerate(tasks)
         }
         try:
@@ -168,24 +168,24 @@ class DaskRuntime(Runtime):
             self._forget()
             self._client.unsubscribe_topic("all")
             self._retire()
-        close, self._close = self._close, nothing
+        close, self._close = self._close, do_nothing
         close()
 
     # -- calls -------------------------------------------------------------------------------------
 
-    def _each(self, operation: str, requests: dict[str, tuple[list[int], bytes]]) -> dict[str, Any]:
+    def _request(self, action: str, requests: dict[str, tuple[list[int], bytes]]) -> dict[str, Any]:
         """Request an operation of several workers; return the answers of those not lost."""
         calls, answers = {}, {}
         for address in requests.keys() & self._hosts.keys():
             try:
-                calls[address] = self._hosts[address][1].ask(operation, *requests[address])
+                calls[address] = self._hosts[address][1].ask(action, *requests[address])
             except LOST as error:
-                self._lose(address, error, requests[address][0])
+                self._handle_lost_worker(address, error, requests[address][0])
         for address, call in calls.items():
             try:
                 answers[address] = pickle.loads(self._wait(address, call))
             except WorkerLostError as loss:
-                self._lose(address, loss, requests[address][0])
+                self._handle_lost_worker(address, loss, requests[address][0])
         failed = [(a, answer) for a, answer in answers.items() if isinstance(answer, Failure)]
         for address, failure in sorted(failed, key=lambda item: item[1].number):
             failure.error.add_note(f"raised by block {failure.number} on worker {address}")
@@ -207,9 +207,9 @@ class DaskRuntime(Runtime):
                 raise WorkerLostError("it is gone")
             if worker["last_seen"] != last_seen:
                 last_seen, heard = worker["last_seen"], now
-            if now - heard > self.silent_seconds:
+            if now - heard > self.heartbeat_timeout:
                 raise WorkerLostError(f"no heartbeat for {now - heard:.0f} s")
-            if now - began > self.call_seconds:
+            if now - began > self.call_timeout:
                 raise WorkerLostError(f"a call took more than {now - began:.0f} s")
 
     def _task_answer(self, future: Any) -> Any:
@@ -233,51 +233,51 @@ class DaskRuntime(Runtime):
 
     # -- where blocks are --------------------------------------------------------------------------
 
-    def _settle(self, replay: bool = True) -> set[int]:
+    def _rebuild_missing_blocks(self, replay: bool = True) -> set[int]:
         """Rebuild missing blocks on live workers, up to date, and return their numbers."""
         built: set[int] = set()
-        while absent := [i for i in range(self.n_blocks) if i not in self._home]:
+        while absent := [i for i in range(self.n_blocks) if i not in self._address_of]:
             built.update(absent)
-            fresh = self._build(self._find_homes(absent))
+            fresh = self._build(self._assign_workers(absent))
             for method, args in self.recovery() if replay else ():
                 packed = cloudpickle.dumps((method, args, IGNORE))
-                self._each("call", {a: (indices, packed) for a, indices in fresh.items()})
+                self._request("call", {a: (indices, packed) for a, indices in fresh.items()})
             for address in fresh.keys() & self._hosts.keys():
-                self._home.update(dict.fromkeys(fresh[address], address))
+                self._address_of.update(dict.fromkeys(fresh[address], address))
         return built
 
-    def _build(self, homes: dict[str, list[int]]) -> dict[str, list[int]]:
+    def _build(self, assigned: dict[str, list[int]]) -> dict[str, list[int]]:
         """Build blocks, one at a time on each worker; return the blocks built, by worker."""
         built: dict[str, list[int]] = {}
-        for some in zip_longest(*homes.values()):
+        for some in zip_longest(*assigned.values()):
             requests = {
                 address: ([i], cloudpickle.dumps((self._factory, pack_inputs(self._inputs[i]))))
-                for address, i in zip(homes, some, strict=True)
+                for address, i in zip(assigned, some, strict=True)
                 if i is not None
             }
-            for address in self._each("build", requests):
+            for address in self._request("build", requests):
                 built.setdefault(address, []).extend(requests[address][0])
         return built
 
-    def _find_homes(self, homeless: Sequence[int]) -> dict[str, list[int]]:
+    def _assign_workers(self, indices: Sequence[int]) -> dict[str, list[int]]:
         """Assign each block to the worker that has the fewest."""
         loads = Counter(dict.fromkeys(self._find_workers(), 0))
-        loads.update(address for address in self._home.values() if address in loads)
-        homes: dict[str, list[int]] = {}
-        for index in homeless:
+        loads.update(address for address in self._address_of.values() if address in loads)
+        assigned: dict[str, list[int]] = {}
+        for index in indices:
             address = min(loads, key=loads.__getitem__)
             loads[address] += 1
-            homes.setdefault(address, []).append(index)
-        return homes
+            assigned.setdefault(address, []).append(index)
+        return assigned
 
     def _find_workers(self) -> list[str]:
         """Return workers with an actor, after waiting for replacements of lost workers."""
         began = time.monotonic()
         while True:
-            patient = time.monotonic() - began < self.rejoin_seconds
+            patient = time.monotonic() - began < self.rejoin_timeout
             wanted = self.n_workers if patient else 1
             if len(usable := self._usable()) >= wanted:
-                self._take_up(usable)
+                self._create_hosts(usable)
                 if len(usable := usable & self._hosts.keys()) >= wanted:
                     self.n_workers = len(usable)
                     return sorted(usable)
@@ -287,7 +287,7 @@ class DaskRuntime(Runtime):
             time.sleep(0.05 if patient else 1.0)
 
     def _require_worker_since(self, seen: float) -> None:
-        if (waited := time.monotonic() - seen) > self.absent_seconds:
+        if (waited := time.monotonic() - seen) > self.no_worker_timeout:
             raise ClusterError(
                 f"no worker is left and none joined within {waited:.0f} s; start workers and "
                 "resume from the last checkpoint"
@@ -299,7 +299,7 @@ class DaskRuntime(Runtime):
         running = {address for address, worker in workers if worker["status"] == "running"}
         return running - self._lost - self._leaving
 
-    def _take_up(self, addresses: Iterable[str]) -> None:
+    def _create_hosts(self, addresses: Iterable[str]) -> None:
         """Create an actor on each worker that has none."""
         kind = {"actor": True, "pure": False, "allow_other_workers": False}
         made = {
@@ -311,7 +311,7 @@ class DaskRuntime(Runtime):
                 with self._client.as_current():  # the default client may be another one
                     self._hosts[address] = future, self._wait(address, future)
             except WorkerLostError as loss:
-                self._lose(address, loss)
+                self._handle_lost_worker(address, loss)
             except ImportError as error:
                 raise ClusterError(
                     f"worker {address} cannot hold row blocks ({error!r}); install the same "
@@ -321,15 +321,15 @@ class DaskRuntime(Runtime):
     def _held(self, indices: Iterable[int]) -> dict[str, list[int]]:
         """Group blocks by the worker that holds them."""
         held: dict[str, list[int]] = {}
-        for index in sorted(self._home.keys() & set(indices)):
-            held.setdefault(self._home[index], []).append(index)
+        for index in sorted(self._address_of.keys() & set(indices)):
+            held.setdefault(self._address_of[index], []).append(index)
         return held
 
-    def _leave(self, address: str) -> list[int]:
+    def _drop_host(self, address: str) -> list[int]:
         """Drop a worker's actor, if it can still be reached; return the blocks that it held."""
-        blocks = [index for index, home in self._home.items() if home == address]
+        blocks = [index for index, at in self._address_of.items() if at == address]
         for index in blocks:
-            del self._home[index]
+            del self._address_of[index]
         with suppress(KeyError, *LOST):
             self._client.cancel([self._hosts.pop(address)[0]], force=True)
         return blocks
@@ -337,15 +337,15 @@ class DaskRuntime(Runtime):
     def _forget(self) -> None:
         """Drop all blocks and actors."""
         for address in list(self._hosts):
-            self._leave(address)
+            self._drop_host(address)
         self._inputs, self.n_blocks = (), 0
         self._losses.clear()
 
     # -- workers that leave and join ---------------------------------------------------------------
 
-    def _lose(self, address: str, loss: Exception, asked: Iterable[int] = ()) -> None:
+    def _handle_lost_worker(self, address: str, loss: Exception, asked: Iterable[int] = ()) -> None:
         """Forget a lost worker; raise a ClusterError if a block has lost too many workers."""
-        blocks = sorted({*self._leave(address), *asked})
+        blocks = sorted({*self._drop_host(address), *asked})
         self._lost.add(address)
         if address in self._leaving:
             self.n_workers = max(1, self.n_workers - 1)
@@ -359,25 +359,25 @@ class DaskRuntime(Runtime):
                     f"{loss}); check the memory of the workers, use more and smaller blocks"
                 )
 
-    def _hear(self, event: Any) -> None:
+    def _on_retirement_event(self, event: Any) -> None:
         """Note workers to be retired, which Dask refuses as long as they hold an actor."""
         self._leaving.update(event[1].get("could-not-retire", ()))
 
-    def _adapt(self) -> None:
+    def _adapt_to_workers(self) -> None:
         """Move blocks, between two rounds, from workers being retired and to new workers."""
-        now = time.monotonic()
-        if not self.n_blocks or (now < self._next_look and not self._leaving & self._hosts.keys()):
+        now, leaving = time.monotonic(), self._leaving & self._hosts.keys()
+        if not self.n_blocks or (now < self._next_rebalance and not leaving):
             return
-        self._next_look = now + self.look_seconds
+        self._next_rebalance = now + self.rebalance_interval
         self._replenish()
-        self._client.submit(nothing, pure=False)  # without tasks a scheduler may count as idle
+        self._client.submit(do_nothing, pure=False)  # without tasks a scheduler may count as idle
         usable = self._usable()
         for address in self._leaving & self._hosts.keys() if usable else ():
-            blocks = self._leave(address)
+            blocks = self._drop_host(address)
             logger.warning("worker %s is to be retired; its blocks %s move", address, blocks)
             self.n_workers = max(1, self.n_workers - 1)
         self._retire()
-        self._spread(usable)
+        self._rebalance(usable)
 
     def _retire(self) -> None:
         """Request again the retirements that were refused."""
@@ -387,14 +387,14 @@ class DaskRuntime(Runtime):
                 client.sync(client.retire_workers, waiting, callback_timeout=SCHEDULER_SECONDS)
             self._leaving &= self._workers().keys()
 
-    def _spread(self, usable: set[str]) -> None:
+    def _rebalance(self, usable: set[str]) -> None:
         """Drop blocks of the fullest workers, to be rebuilt on others, if the load is uneven."""
-        most = max(Counter(self._home.values()).values(), default=0)
+        most = max(Counter(self._address_of.values()).values(), default=0)
         if not usable or most <= -(-self.n_blocks // len(usable)):
             return
-        self._take_up(usable)
+        self._create_hosts(usable)
         self.n_workers = len(self._hosts)
         share = -(-self.n_blocks // self.n_workers)
-        surplus = {a: blocks[share:] for a, blocks in self._held(self._home).items()}
-        self._home = {i: home for i, home in self._home.items() if i not in surplus[home]}
-        self._each("drop", {a: (blocks, pickle.dumps(())) for a, blocks in surplus.items()})
+        surplus = {a: blocks[share:] for a, blocks in self._held(self._address_of).items()}
+        self._address_of = {i: at for i, at in self._address_of.items() if i not in surplus[at]}
+        self._request("drop", {a: (blocks, pickle.dumps(())) for a, blocks in surplus.items()})

@@ -31,7 +31,7 @@ class Failure(NamedTuple):
     error: Exception
 
 
-def _answered(work: Callable[[], Any], number: Callable[[], int]) -> bytes:
+def _pickled_result(work: Callable[[], Any], number: Callable[[], int]) -> bytes:
     """Return the pickled result of `work`, or a `Failure` with the traceback as a note."""
     try:
         with single_threaded_blas():
@@ -56,7 +56,7 @@ class Host:
     def ask(self, operation: str, indices: Sequence[int], packed: bytes) -> bytes:
         """Carry out an operation; its exceptions are answers, so calls only raise lost workers."""
         work = getattr(self, operation)
-        return _answered(lambda: work(indices, *pickle.loads(packed)), lambda: self._index)
+        return _pickled_result(lambda: work(indices, *pickle.loads(packed)), lambda: self._index)
 
     def build(self, indices: Sequence[int], factory: Callable[..., Any], inputs: Inputs) -> None:
         """Build one block, after computing its lazy inputs here."""
@@ -81,13 +81,13 @@ class Host:
             self._blocks.pop(index, None)
 
 
-def perform(common: tuple[Work, Any], task: bytes, index: int) -> bytes:
+def run_task(common: tuple[Work, Any], task: bytes, index: int) -> bytes:
     """Run one task on a worker."""
     function, shared = common
-    return _answered(lambda: function(shared, pickle.loads(task)), lambda: index)
+    return _pickled_result(lambda: function(shared, pickle.loads(task)), lambda: index)
 
 
-def share(client: Any, value: Any) -> Any:
+def shared_future(client: Any, value: Any) -> Any:
     """Return a future of a picklable value, an argument of many tasks, without waiting.
 
     Scattered data is lost with the last worker that holds it, while the result of a task is

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparsegp.errors import StoreError, size
 
-LEAST = 1 << 20
+MIN_SCRATCH_BYTES = 1 << 20
 """Number of bytes for which a scratch directory must have room."""
 
 
@@ -46,4 +46,4 @@ def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> N
 
 def require_room_in(directory: str, _: object = None) -> None:
     """Raise a `StoreError` if a directory cannot hold files; runs as a task in any process."""
-    zeros_in_file(directory, (LEAST,), np.uint8)
+    zeros_in_file(directory, (MIN_SCRATCH_BYTES,), np.uint8)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sparsegp.blas import limit_this_thread, single_threaded_blas
 from sparsegp.errors import SettingsError
-from sparsegp.runtime.base import Check, Inputs, Runtime, Work, compute_inputs, nothing
+from sparsegp.runtime.base import Check, Inputs, Runtime, Work, compute_inputs, do_nothing
 
 CHECK_SECONDS = 1.0
 """Interval between calls of `check` while no task ends."""
@@ -94,7 +94,7 @@ class ThreadRuntime(Runtime):
         return total
 
     def run_tasks(
-        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = nothing
+        self, function: Work, shared: Any, tasks: Sequence[Any], check: Check = do_nothing
     ) -> Generator[tuple[int, Any], None, None]:
         """Call a function once for each task, as many at a time as there are threads."""
 
@@ -129,7 +129,7 @@ class ThreadRuntime(Runtime):
         return [future.result() for future in futures]
 
 
-def _ended(futures: Sequence[Future[Any]], check: Check = nothing) -> Iterator[int]:
+def _ended(futures: Sequence[Future[Any]], check: Check = do_nothing) -> Iterator[int]:
     """Yield the numbers of calls as they end; after an interrupt none is left running.
 
     Waits have a timeout, because a signal just before an unlimited wait is handled only after it.

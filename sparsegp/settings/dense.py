@@ -44,10 +44,11 @@ class DenseSettings(Settings):
         True,
         "Average probabilities over the latent values instead of evaluating them at their mean.",
         flag="--map",
-        contrary="Evaluate probabilities at the mean of the latent values instead of averaging.",
+        negated_help="Evaluate probabilities at the mean of the latent values instead of "
+        "averaging.",
     )
 
-    WHOSE: ClassVar[str] = "a dense method, which takes all rows,"
+    OWNER: ClassVar[str] = "a dense method, which takes all rows,"
 
     def _conflicts(self) -> Iterator[str]:
         from sparsegp.dense import METHODS

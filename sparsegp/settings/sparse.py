@@ -167,7 +167,7 @@ class TrainSettings(Settings):
         True,
         "Skip scores that cannot affect the selection; affects speed, not the result.",
         flag="--no-lazy",
-        contrary="Evaluate all scores in every round; affects speed, not the result.",
+        negated_help="Evaluate all scores in every round; affects speed, not the result.",
     )
     tolerance: float = setting(
         1e-4,
@@ -194,7 +194,7 @@ class TrainSettings(Settings):
         least=1,
     )
 
-    WHOSE: ClassVar[str] = "method=ivm"
+    OWNER: ClassVar[str] = "method=ivm"
 
     def _conflicts(self) -> Iterator[str]:
         return conflicts(self)

@@ -1,13 +1,13 @@
 """Checkpoints and models, each in one file, on a disk or in an object store."""
 
 from sparsegp.store.files import Stored as Stored
+from sparsegp.store.files import read_errors as read_errors
 from sparsegp.store.files import read_file as read_file
-from sparsegp.store.files import restoring as restoring
 from sparsegp.store.files import write_file as write_file
 from sparsegp.store.folders import Directory as Directory
-from sparsegp.store.folders import failing as failing
 from sparsegp.store.folders import file_of as file_of
 from sparsegp.store.folders import folder_of as folder_of
+from sparsegp.store.folders import store_errors as store_errors
 from sparsegp.store.runs import CHECKPOINT as CHECKPOINT
 from sparsegp.store.runs import CHECKPOINT_FILE as CHECKPOINT_FILE
 from sparsegp.store.runs import MODEL as MODEL

@@ -85,7 +85,7 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
         file = folder.open(name)
     except FileNotFoundError:
         raise StoreError(f"there is no run or model at {place}; check the path") from None
-    with file, restoring(place), _open_zip(file, place) as archive:
+    with file, read_errors(place), _open_zip(file, place) as archive:
         root = json.loads(archive.read("zarr.json"))["attributes"]
         if root["format"] != kind or root["version"] != VERSION:
             raise StoreError(
@@ -98,7 +98,7 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
 
 
 @contextmanager
-def restoring(place: str) -> Iterator[None]:
+def read_errors(place: str) -> Iterator[None]:
     """Turn all errors of reading a file, or of creating objects from it, into a `StoreError`."""
     try:
         yield

@@ -43,7 +43,7 @@ class Directory:
     def sizes(self) -> dict[str, int]:
         """Return the sizes in bytes of all files by name, without unfinished ones."""
         found = {}
-        with failing("list", self), suppress(FileNotFoundError, NotADirectoryError):
+        with store_errors("list", self), suppress(FileNotFoundError, NotADirectoryError):
             for entry in os.scandir(self.path):
                 with suppress(FileNotFoundError):
                     found[entry.name] = entry.stat(follow_symlinks=False).st_size
@@ -51,7 +51,7 @@ class Directory:
 
     def open(self, name: str) -> IO[bytes]:
         """Open a regular file for reading; raise a FileNotFoundError if there is none."""
-        with failing("read", self.path / name, FileNotFoundError):
+        with store_errors("read", self.path / name, FileNotFoundError):
             return os.fdopen(_open_regular(self.path / name, os.O_RDONLY), "rb")
 
     @contextmanager
@@ -61,7 +61,7 @@ class Directory:
         `new` is ignored: it is for a `Bucket`, while here the lock keeps out a second writer.
         """
         path, beside = self.path / name, self.path / f".{name}.{uuid4().hex}.tmp"
-        with failing("write", path):
+        with store_errors("write", path):
             if not path.is_symlink() and (path.is_char_device() or path.is_block_device()):
                 raise OSError(errno.ENODEV, "it is a device")  # root could replace /dev/null
             self.path.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ class Directory:
 
     def delete(self, name: str) -> None:
         """Delete a file."""
-        with failing("delete", self.path / name):
+        with store_errors("delete", self.path / name):
             (self.path / name).unlink(missing_ok=True)
 
     def lock(self) -> int:
@@ -91,7 +91,7 @@ class Directory:
         import fcntl  # noqa: PLC0415 - not on every system, and only needed to train
 
         path = self.path / "lock"
-        with failing("write", path, remedy="use another directory"):
+        with store_errors("write", path, remedy="use another directory"):
             self.path.mkdir(parents=True, exist_ok=True)
             _sync(self.path.parent)
             handle = _open_regular(path, os.O_RDWR | os.O_CREAT)
@@ -188,7 +188,7 @@ class Bucket:
     ) -> Iterator[tuple[Any, str]]:
         """Yield the fsspec store of an object, and its path there; errors become a `StoreError`."""
         url = f"{self.url}/{name}".rstrip("/")
-        with failing(verb, url, *passing, kind=Exception):
+        with store_errors(verb, url, *passing, kind=Exception):
             fs, path = store_of(url)
             fs.invalidate_cache()
             yield fs, path
@@ -226,7 +226,7 @@ def file_of(path: str | os.PathLike[str], name: str) -> tuple[Folder, str]:
 
 
 @contextmanager
-def failing(
+def store_errors(
     verb: str,
     place: object,
     *passing: type[Exception],

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
-from sparsegp.store.files import MOST_JSON, Stored, read_file, restoring, write_file
+from sparsegp.store.files import MOST_JSON, Stored, read_errors, read_file, write_file
 from sparsegp.store.folders import Directory, Folder, folder_of
 
 MODEL, CHECKPOINT = "sparsegp-model", "sparsegp-checkpoint"
@@ -86,7 +86,7 @@ class RunDirectory:
         """
         files = self.folder.sizes()
         if RUN_FILE in files and not self.overwrite:
-            self.check_free(resume)
+            self.require_no_unfinished_run(resume)
             self._require_same(run)
         elif RUN_FILE not in files and files.keys() - {"lock", TUNING}:
             raise StoreError(f"{self.folder} is not empty and holds no run; choose another `out`")
@@ -104,7 +104,7 @@ class RunDirectory:
             self.close()
             raise
 
-    def check_free(self, resume: bool) -> None:
+    def require_no_unfinished_run(self, resume: bool) -> None:
         """Raise an error if an unfinished run is in the way, before any data are read.
 
         Raises
@@ -122,7 +122,7 @@ class RunDirectory:
                 "start again with `overwrite=True` or in another `out`"
             )
 
-    def clear(self) -> None:
+    def prepare_for_search(self) -> None:
         """Prepare the folder for a search: with `overwrite` delete the run and its search.
 
         Raises
@@ -235,7 +235,7 @@ class RunDirectory:
 
     def _require_same(self, run: Mapping[str, Any]) -> None:
         found = [
-            f"{name} was {in_words(old.get(name))} and is now {in_words(new.get(name))}"
+            f"{name} was {format_setting(old.get(name))} and is now {format_setting(new.get(name))}"
             for old, new in zip(read_run(self.folder), (run["settings"], run["data"]), strict=True)
             for name in sorted({*old, *new})
             if old.get(name) != new.get(name)
@@ -247,14 +247,14 @@ class RunDirectory:
             )
 
 
-def in_words(setting: object) -> str:
+def format_setting(setting: object) -> str:
     """Format a setting of a run for a message."""
     return "not given" if setting is None else repr(setting)
 
 
 def read_run(folder: Folder) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return settings and data of the run in a folder; raise a StoreError if they are damaged."""
-    with restoring(f"{folder}/{RUN_FILE}"):
+    with read_errors(f"{folder}/{RUN_FILE}"):
         found = _read_json(folder, RUN_FILE)
         return dict(found["settings"]), dict(found["data"])
 

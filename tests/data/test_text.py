@@ -17,7 +17,7 @@ import sparsegp
 from sparsegp.data import Encoding, kinds, open_dataset
 from sparsegp.data.encoding import Column
 from sparsegp.errors import DataError
-from sparsegp.lists import in_quotes, words_in
+from sparsegp.lists import quote_if_needed, words_in
 from tests.processes import invoke
 
 PEOPLE = """name,age,height,member,since,city,y
@@ -311,7 +311,7 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("word", ['he said "hi", once', '"quoted"', 'an inch: 1"', "a, b", "plain"])
 def test_words_are_read_as_they_were_written(word):
-    assert words_in(f"first,{in_quotes(word)},last") == ["first", word, "last"]
+    assert words_in(f"first,{quote_if_needed(word)},last") == ["first", word, "last"]
 
 
 def test_names_and_words_with_a_comma_are_in_quotes(tmp_path):

@@ -37,14 +37,14 @@ def thread_runtime() -> Iterator[Runtime]:
 @pytest.fixture(scope="session")
 def local_runtime() -> Iterator[DaskRuntime]:
     with start_local(2, PATIENCE) as runtime:
-        runtime.rejoin_seconds, runtime.call_seconds = 10.0, PATIENCE
+        runtime.rejoin_timeout, runtime.call_timeout = 10.0, PATIENCE
         yield runtime
 
 
 @pytest.fixture(scope="session")
 def tcp_runtime(address: str) -> Iterator[DaskRuntime]:
     with connect(address, n_workers=2, seconds=PATIENCE) as runtime:
-        runtime.rejoin_seconds, runtime.call_seconds = 10.0, PATIENCE
+        runtime.rejoin_timeout, runtime.call_timeout = 10.0, PATIENCE
         yield runtime
 
 

@@ -15,7 +15,7 @@ from distributed import Client, LocalCluster
 from sparsegp.errors import ClusterError
 from sparsegp.runtime.base import Message, Runtime
 from sparsegp.runtime.dask import DaskRuntime
-from sparsegp.runtime.host import share
+from sparsegp.runtime.host import shared_future
 from tests.processes import PATIENCE, environment, wait_until
 from tests.runtime.blocks import (
     FACTORY,
@@ -29,7 +29,7 @@ from tests.runtime.blocks import (
 )
 from tests.runtime.by_hand import Cluster
 
-SHORT = {"rejoin_seconds": 1.0, "absent_seconds": 3.0, "look_seconds": 0.2}
+SHORT = {"rejoin_timeout": 1.0, "no_worker_timeout": 3.0, "rebalance_interval": 0.2}
 SILENT = 5.0
 """After which a worker counts as hung: one that is only slow must have sent something."""
 LONG = 60.0
@@ -83,7 +83,7 @@ def test_survivor_lost_after_its_answer(
         return [("add", (1,))]
 
     local_runtime.recovery = replay
-    monkeypatch.setattr(local_runtime, "rejoin_seconds", 0.0)  # rebuild on the survivor
+    monkeypatch.setattr(local_runtime, "rejoin_timeout", 0.0)  # rebuild on the survivor
     os.kill(pids[0], signal.SIGKILL)
     answers.append(local_runtime.map_blocks("add", 2))
     assert not survivors
@@ -111,7 +111,7 @@ def test_tasks_of_a_lost_worker_are_done_elsewhere(
 
 def test_what_tasks_share_outlives_its_worker(address: str, local_runtime: DaskRuntime) -> None:
     client = local_runtime._client
-    shared = share(client, bytes(12 << 20))
+    shared = shared_future(client, bytes(12 << 20))
     assert client.submit(len, shared, pure=False).result(timeout=PATIENCE) == 12 << 20
     for holder in client.who_has([shared])[shared.key]:
         os.kill(client.run(os.getpid, workers=[holder])[holder], signal.SIGKILL)
@@ -136,7 +136,7 @@ def test_hung_worker(direct: bool, tmp_path: Path) -> None:
     """With calls from here to the workers, or through the scheduler; and a call without an end."""
     with Cluster(tmp_path, n_workers=3) as cluster:
         runtime = cluster.runtime() if direct else DaskRuntime(cluster.client)
-        for name, value in {**SHORT, "silent_seconds": SILENT, "call_seconds": 20.0}.items():
+        for name, value in {**SHORT, "heartbeat_timeout": SILENT, "call_timeout": 20.0}.items():
             setattr(runtime, name, value)
         with runtime, checked(runtime) as rounds:
             rounds.go_on(3)
@@ -197,7 +197,7 @@ def homes(rounds: Rounds, cluster: Cluster) -> list[str]:
 
 
 def test_workers_come_and_go(tmp_path: Path) -> None:
-    patient = {**SHORT, "rejoin_seconds": PATIENCE, "absent_seconds": PATIENCE}
+    patient = {**SHORT, "rejoin_timeout": PATIENCE, "no_worker_timeout": PATIENCE}
     with (
         Cluster(tmp_path, n_workers=1) as cluster,
         cluster.runtime(**patient) as runtime,
@@ -237,7 +237,7 @@ def test_workers_scaled_away() -> None:
         DaskRuntime(client) as runtime,
         checked(runtime) as rounds,
     ):
-        runtime.look_seconds = 0.2
+        runtime.rebalance_interval = 0.2
         assert len(set(runtime.map_blocks("process"))) == 3
         inside.adapt(minimum=1, maximum=3, interval="200ms", wait_count=2)
         rounds.go_on_until(lambda: len(client.nthreads()) == 1)

@@ -22,8 +22,8 @@ from tests.runs import assert_same
 from tests.runtime.by_hand import Cluster
 
 SETTINGS: dict[str, Any] = {"n_active": 200, "kernel": "20*rbf(3)", "block_rows": 1024}
-LIMITS = {"rejoin_seconds": 1.0, "look_seconds": 0.5}
-SILENT = {"silent_seconds": 5.0}
+LIMITS = {"rejoin_timeout": 1.0, "rebalance_interval": 0.5}
+SILENT = {"heartbeat_timeout": 5.0}
 """For workers that are stopped; one that is only slow must not seem to be."""
 STAGES = {"select": 100, "posterior": 5}
 """After how many rows or rounds something happens."""

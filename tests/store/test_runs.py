@@ -66,7 +66,7 @@ def test_whose_it_is(begin, place, warnings):
     begin(resume=False).close()
     for refused in (lambda: begin(resume=False), lambda: RunDirectory(place, 1, pytest.fail)):
         with pytest.raises(StoreError, match="holds an unfinished run"):
-            refused().check_free(resume=False)
+            refused().require_no_unfinished_run(resume=False)
     with pytest.raises(SettingsError, match=r"n was 1 and is now 2; rows was 5 and is now 6"):
         begin(run={"settings": {"n": 2}, "data": {"rows": 6}})
     for text in (b"", b"[" * 100_000, b"[1]", b'{"settings": 3, "data": {}}', b"\xff", b"1" * 5000):
@@ -93,15 +93,15 @@ def test_what_a_search_finds_in_its_way(overwrite, begin, place):
     run = RunDirectory(place, 1, pytest.fail, overwrite)
     put(folder_of(f"{place}/tuning"), "notes", b"mine")
     with pytest.raises(StoreError, match=r"tuning holds notes, which is no file of a run"):
-        run.clear()
+        run.prepare_for_search()
     folder_of(f"{place}/tuning").delete("notes")
     begin().close()
     put(folder_of(place), "notes", b"mine")
     if overwrite:
         with pytest.raises(StoreError, match="holds notes, which is no file of a run"):
-            run.clear()
+            run.prepare_for_search()
         folder_of(place).delete("notes")
-    run.clear()
+    run.prepare_for_search()
     assert ("run.json" in folder_of(place).sizes()) is not overwrite
 
 
