@@ -1,8 +1,8 @@
 """Metrics of predictions for the test rows.
 
 Test NLPP is the mean of -log p of the test labels, in nats, infinite if a p is zero; when bounded,
-a p below `LEAST` counts as `LEAST`. Test probability is the geometric mean of p. The rows of which
-a classifier is least certain are rejected first.
+a smaller p counts as `MIN_PROBABILITY`. Test probability is the geometric mean of p. The rows of
+which a classifier is least certain are rejected first.
 """
 
 import math
@@ -21,7 +21,7 @@ from sparsegp.types import Doubles, Integers, Labels
 REJECTED = (0.05, 0.1, 0.2)
 """Shares of test rows to reject."""
 
-LEAST = 1e-15
+MIN_PROBABILITY = 1e-15
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Predictions:
             own = np.take_along_axis(logs[known], target[known, np.newaxis], axis=1)[:, 0]
             shares = pd.Series(data.y_train).value_counts(normalize=True).reindex(data.y_test)
             gains[known] = (own - np.log(shares).mean()) / math.log(2.0)
-            nlpp[known] = -np.maximum(own, math.log(LEAST))
+            nlpp[known] = -np.maximum(own, math.log(MIN_PROBABILITY))
         if certainty is None:
             certainty = np.ones(len(target)) if logs is None else np.exp(logs.max(axis=1))
         wrong = 100.0 * (self.codes != target)

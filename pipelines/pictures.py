@@ -12,7 +12,7 @@ from pipelines.experiment import AXES, FINAL, Experiment
 from pipelines.metrics import reject_curves
 from pipelines.run import Work
 from pipelines.table import ROWS, compared, critical_difference, scores_of, summarise
-from sparsegp.report.pictures import LEAST_KEPT
+from sparsegp.report.pictures import MIN_KEPT
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colours of Okabe and Ito, which colour-blind readers can distinguish."""
@@ -80,7 +80,7 @@ def _reject(experiment: Experiment, results: Mapping[str, Any]) -> Iterator[tupl
         rows = pd.concat(found) if found else pd.DataFrame()
         curves = reject_curves(rows) if found else {}
         for axes, (what, (rejected, means)) in zip(panels, curves.items(), strict=False):
-            kept = (1.0 - rejected) * len(rows) > LEAST_KEPT - 0.5
+            kept = (1.0 - rejected) * len(rows) > MIN_KEPT - 0.5
             percent = 100.0 * rejected[kept]
             axes.step(percent, means[kept], where="post", color=colour, label=row[1])
             axes.set(xlabel="rows rejected, the least certain first, %", ylabel=what)

@@ -220,7 +220,7 @@ def test_rows_of_the_same_inputs_are_one_family():
 
 def test_large_tables_keep_their_order(digits, monkeypatch):
     X, y, _ = digits
-    monkeypatch.setattr("sparsegp.data.weights.MOST_VALUES", 0)
+    monkeypatch.setattr("sparsegp.data.weights.MAX_VALUES", 0)
     found = effective_rows(table_from_arrays(np.repeat(X, 2, axis=0), np.repeat(y, 2)))
     np.testing.assert_array_equal(np.asarray(found.X), X)
     np.testing.assert_array_equal(found.rows, 2 * np.arange(N))

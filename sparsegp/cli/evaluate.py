@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WIDEST = 15
 """Maximum number of classes for which the whole confusion matrix is printed."""
 
-MOST = 10
+MAX_CONFUSIONS = 10
 """Number of confusions that are printed otherwise."""
 
 
@@ -135,7 +135,7 @@ def by_class(evaluation: "Evaluation") -> list[str]:
     names, counts = evaluation.classes.tolist(), evaluation.confusion.sum(axis=1).tolist()
     order = range(len(names))
     if len(names) > WIDEST:
-        order = np.argsort(evaluation.recall, kind="stable")[:MOST].tolist()
+        order = np.argsort(evaluation.recall, kind="stable")[:MAX_CONFUSIONS].tolist()
     cells = [
         (str(names[k]), counts[k], f"{evaluation.precision[k]:.4f}", f"{evaluation.recall[k]:.4f}")
         for k in order
@@ -153,7 +153,7 @@ def confusions(evaluation: "Evaluation") -> list[str]:
         rows = [[name, *row] for name, row in zip(names, counts.tolist(), strict=True)]
         return ["confusion (true class down, predicted across)", *table(["", *names], rows)]
     wrong = counts * (1 - np.eye(len(names), dtype=int))
-    most = np.argsort(-wrong, axis=None, kind="stable")[:MOST]
+    most = np.argsort(-wrong, axis=None, kind="stable")[:MAX_CONFUSIONS]
     cells = [divmod(int(cell), len(names)) for cell in most]
     rows = [[names[i], names[j], wrong[i, j].item()] for i, j in cells if wrong[i, j]]
     counted = "rows" if evaluation.weight is None else "weight"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sparsegp.store.folders import Folder
 
 STEP = ("step", "criterion", "evaluations")
-MOST_RELEVANT = 10
+MAX_RELEVANT = 10
 """Number of columns that are listed by relevance."""
 LEVELS = 4
 """Number of levels of a category that are listed."""
@@ -224,8 +224,8 @@ def in_words(record: dict[str, Any]) -> list[str]:
     if record["settings"].get("posterior") != "all":  # whose metrics the selection does not have
         curve = records_table(record["history"], (*POINT, *HELD_OUT))
     ranked = [] if record["inputs"] else list(record["relevances"].items())  # shown there
-    if rest := ranked[MOST_RELEVANT:]:
-        ranked = [*ranked[:MOST_RELEVANT], (f"... {len(rest)} more", sum(r for _, r in rest))]
+    if rest := ranked[MAX_RELEVANT:]:
+        ranked = [*ranked[:MAX_RELEVANT], (f"... {len(rest)} more", sum(r for _, r in rest))]
     return [
         *pairs(facts_in_words(record)),
         *inputs_table(record["inputs"]),

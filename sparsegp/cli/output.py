@@ -14,7 +14,7 @@ from sparsegp.lists import join_first, quote_if_needed
 if TYPE_CHECKING:
     from sparsegp.report import TerminalProgress
 
-LEAST_WIDTH = 12
+MIN_WIDTH = 12
 """Minimum width of the names before values."""
 ROOM = 64
 """Characters for a list after its name, on a terminal of 80."""
@@ -45,7 +45,7 @@ def json_line(record: Mapping[str, Any]) -> str:
 def pairs(named: Mapping[str, str | None] | Iterable[tuple[str, str | None]]) -> list[str]:
     """Return lines of names and aligned values, leaving out names without a value."""
     found = {name: value for name, value in dict(named).items() if value}
-    width = max(LEAST_WIDTH, *map(len, found))
+    width = max(MIN_WIDTH, *map(len, found))
     return [f"{name:<{width}}  {value}" for name, value in found.items()]
 
 

@@ -18,7 +18,7 @@ BLOCK_VALUES = 1 << 22
 LARGEST_BLOCK = 1 << 28
 """Maximum number of values per chunk, for wide rows or large stored chunks: 2 GiB of doubles."""
 
-MOST_BLOCKS = 1 << 17
+MAX_BLOCKS = 1 << 17
 """Maximum number of chunks per table: 2 TB of floats."""
 
 
@@ -41,9 +41,9 @@ def row_blocks(n: int, p: int, source: str, multiple: int = 1) -> list[int]:
         file declares are refused before memory is allocated.
     """
     rows = max(multiple, BLOCK_VALUES // max(p, 1) // multiple * multiple)
-    if min(rows, n) * p > LARGEST_BLOCK or n > MOST_BLOCKS * rows:
+    if min(rows, n) * p > LARGEST_BLOCK or n > MAX_BLOCKS * rows:
         raise DataError(
-            f"{source} must be read in at most {MOST_BLOCKS} blocks of at most {LARGEST_BLOCK} "
+            f"{source} must be read in at most {MAX_BLOCKS} blocks of at most {LARGEST_BLOCK} "
             f"values; it has {n} rows of {p} columns, blocks of {rows}; it is damaged, or must "
             f"be divided, or stored in smaller chunks"
         )

@@ -3,10 +3,10 @@
 - A number stays as it is; missing values become the median of the training rows and, if training
   rows had any, are marked in a further column. Truth values are numbers, 0 and 1.
 - A category has a column of 0 and 1 for each level, in the order of frequency; two levels share
-  one column. Rare levels share one too: those with fewer than `LEAST` rows (a fiftieth, if rows are
-  few), and those beyond the `INDICATED` most frequent. Missing values are a level. A level not seen
-  in training counts as rare or, if no level was rare, as no level. A category with more than
-  `INDICATED` levels also gets columns with the mean label of each level (data/means.py).
+  one column. Rare levels share one too: those with fewer than `MIN_LEVEL_ROWS` rows (a fiftieth,
+  if rows are few), and those beyond the `INDICATED` most frequent. Missing values are a level. A
+  level not seen in training counts as rare or, if no level was rare, as no level. A category with
+  more than `INDICATED` levels also gets columns with the mean label of each level (data/means.py).
 - A date is encoded as its year, and sine and cosine of the day of the year, the day of the week and
   the hour; as many of them as vary. A missing date has the median year, and zeros otherwise.
 - Columns without information (all values missing, or all the same) are left out.
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data.frames import (
-    MOST,
+    MAX_NAMES,
     Frame,
     Where,
     as_pandas,
@@ -333,7 +333,7 @@ class Encoding:
             logger.warning(
                 "%s has missing values where training rows had none, which are filled in: %s",
                 source,
-                join_first(gaps, MOST),
+                join_first(gaps, MAX_NAMES),
             )
         if levels:
             logger.warning(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import dask.array as da
 
 
-MOST, MOST_FAULTS = 20, 8
+MAX_NAMES, MAX_FAULTS = 20, 8
 """Maximum number of names, and of unusable columns, listed in a message."""
 
 Where: TypeAlias = Callable[[int, Any], str]
@@ -49,7 +49,7 @@ def refuse(faults: Sequence[str], source: str) -> None:
         count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
         raise DataError(
             f"{source} has {count} that cannot be used (rows counted from 0): "
-            f"{'; '.join(faults[:MOST_FAULTS])}; mend or `drop` them, or give marks of missing "
+            f"{'; '.join(faults[:MAX_FAULTS])}; mend or `drop` them, or give marks of missing "
             "values as `missing` and names of categories as `kinds`, NAME=category"
         )
 
@@ -64,7 +64,7 @@ def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
 
 def listed(names: Sequence[str]) -> str:
     """Return a list of the first names, for messages."""
-    return join_first([quote_if_needed(name[:40]) for name in names], MOST)
+    return join_first([quote_if_needed(name[:40]) for name in names], MAX_NAMES)
 
 
 def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:

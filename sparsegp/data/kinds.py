@@ -47,11 +47,12 @@ YEAR = ": year"
 CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
 """Cyclic parts of a date, and their periods."""
 
-LEAST, SHARE = 10, 50
-"""Minimum rows of a level that is not rare; one in `SHARE` of fewer than `LEAST * SHARE` rows."""
-KEPT = 10_000
+MIN_LEVEL_ROWS, SHARE = 10, 50
+"""Minimum rows of a level that is not rare; with fewer than `MIN_LEVEL_ROWS * SHARE` rows, one in
+`SHARE` of them."""
+MAX_RARE_LEVELS = 10_000
 """Maximum number of rare levels that are stored."""
-MOST_LEVELS = 100_000
+MAX_LEVELS = 100_000
 """Maximum number of levels of a column."""
 WORDS, REPEATS = 6, 10
 """A column is free text if levels have at least `WORDS` words and fewer than `REPEATS` rows, on
@@ -162,7 +163,7 @@ class Tally:
     drawn : Doubles (m,)
         Numbers, or years, of the rows drawn for the median.
     levels : Counter
-        Number of rows of each level of a category, of at most `MOST_LEVELS` + 1 levels.
+        Number of rows of each level of a category, of at most `MAX_LEVELS` + 1 levels.
     first : tuple or None
         Row and value of the first value that is not missing.
     fault : tuple or None
@@ -326,7 +327,7 @@ def _tally(series: Any, kind: str, start: int, rows: Integers) -> Tally:
 
 
 def _bounded(levels: Counter[str]) -> Counter[str]:
-    return Counter(dict(islice(levels.items(), MOST_LEVELS + 1)))
+    return Counter(dict(islice(levels.items(), MAX_LEVELS + 1)))
 
 
 def _fault(name: str, kind: str, tally: Tally, where: Where) -> str:
@@ -341,7 +342,7 @@ def _fault(name: str, kind: str, tally: Tally, where: Where) -> str:
     if not kind:
         return f"{such} is of type {type(value).__name__}: convert or drop it"
     levels, n = tally.levels, tally.n - tally.missing
-    if len(levels) > MOST_LEVELS or (len(levels) > INDICATED and 2 * len(levels) > n):
+    if len(levels) > MAX_LEVELS or (len(levels) > INDICATED and 2 * len(levels) > n):
         return (
             f"{such} and a different value in nearly every row: leave it out (`drop`, or "
             "`id_column` in a file)"
@@ -376,7 +377,7 @@ def _column(name: str, kind: str, tally: Tally) -> Column:
 
 def _category(name: str, tally: Tally, share: float) -> Column:
     ranked = sorted(tally.levels.items(), key=lambda level: (-level[1], level[0]))
-    least = min(LEAST, -(-tally.n // SHARE))
+    least = min(MIN_LEVEL_ROWS, -(-tally.n // SHARE))
     kept = [(text, count) for text, count in ranked[:INDICATED] if count >= least]
     rare = [text for text, _ in ranked[len(kept) :]]
     own_gap = tally.missing >= least
@@ -394,6 +395,6 @@ def _category(name: str, tally: Tally, share: float) -> Column:
         share,
         levels=tuple(text for text, _ in kept),
         counts=tuple(count for _, count in kept),
-        rare=tuple(rare) if len(rare) <= KEPT else None,
+        rare=tuple(rare) if len(rare) <= MAX_RARE_LEVELS else None,
         note=note,
     )

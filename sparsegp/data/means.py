@@ -19,7 +19,7 @@ from sparsegp.data.encoding import MEAN, Column, Encoding
 from sparsegp.data.frames import Frame, column_places, frame_names
 from sparsegp.types import Doubles, Integers, Labels
 
-MOST_CLASSES = 10
+MAX_CLASSES = 10
 """With more classes there is no target encoding: each category would get as many columns."""
 FOLDS = 5
 PRIOR_ROWS = 5.0
@@ -35,14 +35,14 @@ def labels_to_average(
     Parameters
     ----------
     classes : array (K,) or None
-        None for a regression; with more than `MOST_CLASSES` classes T is 0.
+        None for a regression; with more than `MAX_CLASSES` classes T is 0.
     target : array (n,)
         Class codes, or targets of a regression.
     """
     if classes is None:
         return [f"{MEAN}label"], np.asarray(target, np.float64)[:, np.newaxis]
     shown = range(1, 2) if len(classes) == 2 else range(len(classes))
-    if len(classes) > MOST_CLASSES:
+    if len(classes) > MAX_CLASSES:
         shown = range(0)
     names = [f"{MEAN}{classes[k]}" for k in shown]
     return names, np.asarray(target[:, np.newaxis] == np.array(shown), np.float64)

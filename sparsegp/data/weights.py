@@ -23,9 +23,9 @@ from sparsegp.lists import words_in
 from sparsegp.types import Doubles, Integers
 
 BALANCED = "balanced"
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 """Classes with a smaller probability are dropped from a soft label."""
-MOST_VALUES = 1 << 27
+MAX_VALUES = 1 << 27
 """Maximum number of input values that are reordered in memory: 1 GiB of doubles."""
 PIECE = 4096
 """Number of rows that are converted to doubles at a time."""
@@ -73,7 +73,7 @@ def effective_rows(
 
     If all weights are one after that, rows keep their order and have no weights. Otherwise they are
     sorted by a digest of their inputs, so that nothing depends on their original order, unless
-    they are more than memory should hold twice (`MOST_VALUES`): these keep their order. Rows with
+    they are more than memory should hold twice (`MAX_VALUES`): these keep their order. Rows with
     the same inputs but other labels form one family, as copies do (`Table.origin`).
 
     Parameters
@@ -111,7 +111,7 @@ def effective_rows(
         origin = table.origin[places]
         _, early, inverse = np.unique(origin, return_index=True, return_inverse=True)
         family = early[inverse]
-    if table.X.size > MOST_VALUES:
+    if table.X.size > MAX_VALUES:
         by_place = np.argsort(places)
         places, weights, family = places[by_place], weights[by_place], family[by_place]
     return replace(_taken(table, places, scheduler), weights=weights, origin=family)
@@ -159,7 +159,7 @@ def soft_labels(
             f"{share[row].tolist()} in row {row}"
         )
     share = share / share.sum(axis=1, keepdims=True)
-    share[share < min(LEAST_SHARE, 1.0 / len(labels))] = 0.0
+    share[share < min(MIN_SHARE, 1.0 / len(labels))] = 0.0
     share /= share.sum(axis=1, keepdims=True)
     if table.weights is not None:
         share *= table.weights[:, np.newaxis]

@@ -33,7 +33,7 @@ ROUND = 10
 SPREAD = 0.5
 """Standard deviation of initial log parameters about the given ones, except in the first chain."""
 RETREATS = 10
-LEAST_DRAWS = 4
+MIN_DRAWS = 4
 """Minimum number of draws per chain, for the diagnostics of its halves."""
 
 
@@ -127,7 +127,7 @@ class Schedule(Checked, Iterative[Target, Fit]):
 
     chains: int = setting(4, least=1)
     burn_in: int = setting(100, least=0)
-    draws: int = setting(250, least=LEAST_DRAWS)
+    draws: int = setting(250, least=MIN_DRAWS)
     kept: int = setting(100, least=1)
     leapfrogs: int = setting(10, least=1)
     acceptance: float = setting(0.8, above=0.0, below=1.0)

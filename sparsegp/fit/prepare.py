@@ -29,7 +29,7 @@ from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
 
-MOST_DRAWN = 10_000
+MAX_DRAWN = 10_000
 """Maximum number of rows drawn for a scaling rule."""
 N_FOLDS = 5
 """Number of cross-validation folds; ten take twice as long and are no better."""
@@ -232,7 +232,7 @@ def draw_rows(
     """Return random training rows (m, p) for the scaling rules, determined by the seed."""
     rng = np.random.default_rng([settings.seed, summary.n])
     X: Any = train.X
-    rows = np.sort(rng.permutation(summary.n)[:MOST_DRAWN])
+    rows = np.sort(rng.permutation(summary.n)[:MAX_DRAWN])
     return np.asarray(X[rows].compute(scheduler=scheduler))
 
 

@@ -23,7 +23,7 @@ from sparsegp.state import require_shapes
 from sparsegp.store import RunDirectory
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
-MOST_DRAWN = 1000
+MAX_DRAWN = 1000
 """Maximum number of rows from which the quantiles for novelty are computed."""
 
 
@@ -169,7 +169,7 @@ class Training(SparseRun):
         if self.validation.any():
             pool = np.flatnonzero(self.validation)
         rng = np.random.default_rng([self.settings.seed, self.n_rows])
-        return np.sort(rng.permutation(pool)[:MOST_DRAWN])
+        return np.sort(rng.permutation(pool)[:MAX_DRAWN])
 
     def _shares(self, model: SparseModel, drawn: Integers, x: Doubles) -> Quantiles:
         """Return quantiles of the share of the prior variance left at the drawn rows x (m, p).

@@ -23,7 +23,7 @@ from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import Prepared, count_original_rows, prepare
-from sparsegp.fit.training import MOST_DRAWN, Training
+from sparsegp.fit.training import MAX_DRAWN, Training
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior.past import PastRows, mean_curvature
 from sparsegp.posterior.removal import metrics, rows_to_remove
@@ -164,7 +164,7 @@ def _curvature(model: SparseModel, data: Prepared, seed: int, runtime: Runtime) 
     if model.is_regression:
         return 1.0
     n, X = data.summary.n, data.train.X
-    rows = np.sort(np.random.default_rng([seed, n]).permutation(n)[:MOST_DRAWN])
+    rows = np.sort(np.random.default_rng([seed, n]).permutation(n)[:MAX_DRAWN])
     some: Any = X[rows]
     mean, _ = model.posterior.latent(
         model.scaling.apply(some.compute(scheduler=runtime.scheduler()))

@@ -12,7 +12,7 @@ from sparsegp.kernels.algebra import Constant
 from sparsegp.kernels.base import KERNELS, Kernel
 from sparsegp.texts import build, call, literal, tree, written
 
-MOST_CHARACTERS = 1 << 19
+MAX_CHARACTERS = 1 << 19
 """Maximum length of a text: enough for some 25,000 length scales."""
 
 
@@ -24,8 +24,8 @@ def parse(text: str) -> Kernel:
     KernelSyntaxError
         If the text cannot be read; the message shows the part that is wrong.
     """
-    if len(text) > MOST_CHARACTERS:
-        raise KernelSyntaxError(f"the text of a kernel must have at most {MOST_CHARACTERS} letters")
+    if len(text) > MAX_CHARACTERS:
+        raise KernelSyntaxError(f"the text of a kernel must have at most {MAX_CHARACTERS} letters")
     try:
         return _kernel(tree(text))
     except (SettingsError, RecursionError) as error:

@@ -13,7 +13,7 @@ import numpy as np
 from sparsegp.learning.softmax import Logistic, Softmax, log_probabilities
 from sparsegp.types import Doubles, Floats
 
-LEAST_NOISE = 1e-10
+MIN_NOISE = 1e-10
 """Minimum noise variance, for targets of variance one: exact predictions have infinite density."""
 
 
@@ -85,4 +85,4 @@ def target_log_p(prediction: Doubles, target: Any, weights: Floats | None = None
 
 
 def _noise(square: Floats, weights: Floats | None) -> float:
-    return max(float(np.average(square, weights=weights)), LEAST_NOISE)
+    return max(float(np.average(square, weights=weights)), MIN_NOISE)

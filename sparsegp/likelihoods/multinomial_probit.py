@@ -33,7 +33,7 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 CHUNK_VALUES = 1 << 15
 """Latent values processed at a time, so that temporaries stay in cache."""
-MOST_NODES = 500
+MAX_NODES = 500
 """Maximum `n_nodes`; more than some dozens make no difference."""
 COARSE = 12
 """Number of nodes up to which the quadrature error is at least that of single precision."""
@@ -64,7 +64,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     curvature_bound: ClassVar[float] = 1.0
     curvature_form: ClassVar[str] = "full"
 
-    n_nodes: int = setting(12, least=2, most=MOST_NODES)
+    n_nodes: int = setting(12, least=2, most=MAX_NODES)
     biases: tuple[float, ...] = ()
 
     @classmethod

@@ -22,7 +22,7 @@ from sparsegp.types import Doubles
 
 DIVERGENCE = 1000.0
 """Excess of the energy over the initial H, in nats, at which a trajectory has diverged."""
-LEAST_VARIANCE, WEIGHT = 1e-3, 5.0
+PRIOR_VARIANCE, WEIGHT = 1e-3, 5.0
 """Variance towards which those for the masses are shrunk, and its weight in positions."""
 
 
@@ -151,6 +151,6 @@ def _adapted(chain: Chain, burn_in: int, excess: float) -> Chain:
         square = chain.square + change * (chain.point.position - mean)
         chain = replace(chain, mean=mean, square=square)
     if done == half and several:
-        mass = (half - quarter - 1 + WEIGHT) / (chain.square + WEIGHT * LEAST_VARIANCE)
+        mass = (half - quarter - 1 + WEIGHT) / (chain.square + WEIGHT * PRIOR_VARIANCE)
         chain = replace(chain, mass=mass, step_size=1.0)  # in units of the new masses
     return chain

@@ -8,7 +8,7 @@ import numpy as np
 from sparsegp.errors import DataError
 from sparsegp.types import Doubles
 
-MOST_KNOTS = 500
+MAX_KNOTS = 500
 """Maximum number of order statistics stored."""
 
 
@@ -28,7 +28,7 @@ class Quantiles:
     n: int
 
     def __post_init__(self) -> None:
-        counted = self.knots.shape == (min(self.n, MOST_KNOTS),) and self.n > 0
+        counted = self.knots.shape == (min(self.n, MAX_KNOTS),) and self.n > 0
         if not counted or np.any(np.diff(self.knots) < 0):
             raise DataError("quantiles must be rising numbers, as many as they are of or the most")
 
@@ -38,7 +38,7 @@ class Quantiles:
         order, w = np.argsort(values, kind="stable"), np.broadcast_to(weights, values.shape)
         reached = np.cumsum(w[order])
         n = max(int(reached[-1] ** 2 / np.square(w).sum() + 1e-9), 1)
-        m = min(n, MOST_KNOTS)
+        m = min(n, MAX_KNOTS)
         shares = np.arange(1, m + 1) / m * (1.0 - 1e-12)
         return cls(values[order[np.searchsorted(reached, reached[-1] * shares)]], n)
 

@@ -10,7 +10,7 @@ from sparsegp.kernels import brief
 if TYPE_CHECKING:
     from sparsegp.model.base import Model
 
-MOST_NAMED = 8
+MAX_NAMED = 8
 """Maximum number of classes, and of columns, whose names are shown in a notebook."""
 
 
@@ -47,5 +47,5 @@ def _kernels(model: "Model") -> str:
 
 def _first(names: Sequence[Any]) -> str:
     """Return the first names, after a colon."""
-    more = ", ..." if len(names) > MOST_NAMED else ""
-    return f": {', '.join(map(str, names[:MOST_NAMED]))}{more}" if len(names) else ""
+    more = ", ..." if len(names) > MAX_NAMED else ""
+    return f": {', '.join(map(str, names[:MAX_NAMED]))}{more}" if len(names) else ""

@@ -45,13 +45,13 @@ from sparsegp.posterior.objective import SAFE_VARIANCE_RANGE
 from sparsegp.types import Doubles
 
 EPS = float(np.finfo(np.float64).eps)
-MOST_LEFT_OUT = 4000
+MAX_LEFT_OUT = 4000
 """Maximum number of left-out rows, which are evenly spaced."""
 GRID = np.log(10.0) * np.arange(-8.0, 4.25, 0.5)
 """Values of log lambda that are tried before the best is refined."""
-LEAST_LEFT_OUT = 300
+MIN_LEFT_OUT = 300
 """Minimum number of new rows to choose noise and prior again in an update without the old rows."""
-LEAST_NOISE = 1e-10
+MIN_NOISE = 1e-10
 """Minimum noise variance, for targets of variance one; without noise a fit loses all digits."""
 
 
@@ -70,7 +70,7 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         gram, pull = gram + noise * more, pull + noise * force[:, 0]
         error += noise * float(np.finfo(np.float32).eps * more.trace())
     spectrum = Spectrum(penalty, gram, pull, error)
-    if rows.calibrate and (past is None or rows.n_rows >= LEAST_LEFT_OUT):
+    if rows.calibrate and (past is None or rows.n_rows >= MIN_LEFT_OUT):
         left_out = LeftOut.of(active, rows, factor, spectrum)
         ratio, noise, nlpp = left_out.best()
         scale = noise / ratio
@@ -208,8 +208,8 @@ class LeftOut:
 
     @classmethod
     def of(cls, active: ActiveRows, rows: Rows, factor: Doubles, spectrum: Spectrum) -> "LeftOut":
-        """Return evenly spaced rows, at most `MOST_LEFT_OUT`."""
-        m = min(rows.n_rows, MOST_LEFT_OUT)
+        """Return evenly spaced rows, at most `MAX_LEFT_OUT`."""
+        m = min(rows.n_rows, MAX_LEFT_OUT)
         drawn = np.arange(m) * rows.n_rows // m
         inputs, targets = zip(*rows.map_blocks("labelled_rows", drawn), strict=True)
         x, own = (np.asarray(each, np.float64) for each in (np.concatenate(inputs), active.x))
@@ -235,7 +235,7 @@ class LeftOut:
         left = np.maximum(1.0 - self.weights * q, 1e-10)
         spread = 1.0 + q / left + self.outside / ratio
         square = (rest / left) ** 2 / spread
-        noise = max(float(np.average(square, weights=self.weights)), LEAST_NOISE)
+        noise = max(float(np.average(square, weights=self.weights)), MIN_NOISE)
         terms = np.log(2.0 * np.pi * noise * spread) + square / noise
         return 0.5 * float(np.average(terms, weights=self.weights)), noise
 

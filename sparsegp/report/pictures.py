@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 Draw = Callable[["Figure"], None]
 """Draws a plot into a figure."""
 
-LEAST_KEPT = 20
+MIN_KEPT = 20
 """The error of fewer rows is not plotted: one row would change it by more than 5 %."""
 
-MOST_BARS = 20
+MAX_BARS = 20
 """Maximum number of columns whose relevances are plotted."""
 
 LONGEST_NAME, LONGEST_TITLE = 40, 70
@@ -102,8 +102,8 @@ def draw_all(
 
 def _relevances(figure: "Figure", shares: Mapping[str, float]) -> None:
     """Plot a bar for each of the most relevant columns, the largest at the top."""
-    names = [plain(name) for name in shares][:MOST_BARS]
-    axes, values = figure.subplots(), [100 * share for share in shares.values()][:MOST_BARS]
+    names = [plain(name) for name in shares][:MAX_BARS]
+    axes, values = figure.subplots(), [100 * share for share in shares.values()][:MAX_BARS]
     axes.barh(range(len(names)), values, tick_label=names)
     axes.invert_yaxis()
     some = f"the {len(names)} greatest of {len(shares)}" if len(names) < len(shares) else "all"
@@ -156,7 +156,7 @@ def _error_reject(figure: "Figure", evaluation: Evaluation) -> None:
     The least certain rows are rejected first (Rasmussen & Williams 2006, figure 3.10).
     """
     rejected, error = rejecting(evaluation.confidence, (~evaluation.right).astype(np.float64))
-    drawn = (1.0 - rejected) * evaluation.n > min(LEAST_KEPT, evaluation.n) - 0.5
+    drawn = (1.0 - rejected) * evaluation.n > min(MIN_KEPT, evaluation.n) - 0.5
     axes = figure.subplots()
     axes.plot(100 * rejected[drawn], 100 * error[drawn], drawstyle="steps-post")
     axes.set(xlim=(0, 100), xlabel="rows rejected, the least certain first, %")

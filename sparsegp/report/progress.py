@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
 
-LEAST_BESIDE = 86
+MIN_BESIDE = 86
 """Number of characters of a line that are kept for texts and numbers next to the bar."""
-LEAST_SECONDS = 0.1
+MIN_SECONDS = 0.1
 """Minimum time between two updates of a bar in a notebook."""
 LINE_SECONDS = 60.0
 """Time between two progress lines of a stage without a bar."""
@@ -199,7 +199,7 @@ class _NotebookBar:
     def show(self, done: int, figures: str) -> None:
         if (now := time.perf_counter()) < self._next:
             return
-        self._next = now + LEAST_SECONDS
+        self._next = now + MIN_SECONDS
         extent = f' value="{done}" max="{self._total}"' if self._total else ""
         count = f"{done}/{self._total}" if self._total else str(done)
         words = html.escape(f"{count} {self._unit} {figures}")
@@ -238,7 +238,7 @@ def _bar(console: "Console", has_end: bool) -> "RichProgress":
     from rich import progress as rich
     from rich.table import Column
 
-    bar = rich.BarColumn(min(40, max(console.width - LEAST_BESIDE, 5)))
+    bar = rich.BarColumn(min(40, max(console.width - MIN_BESIDE, 5)))
     count = rich.TextColumn("{task.completed:.0f}", markup=False)
     left = (rich.TimeRemainingColumn(), rich.TextColumn("left"))
     rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")

@@ -52,7 +52,7 @@ class DenseSettings(Settings):
 
     def _conflicts(self) -> Iterator[str]:
         from sparsegp.dense import METHODS
-        from sparsegp.dense.sampling import LEAST_DRAWS
+        from sparsegp.dense.sampling import MIN_DRAWS
 
         method, likelihood = self.build_method(), self.likelihood_spec
         if likelihood.given is not None and not likelihood.family.numeric:
@@ -66,8 +66,8 @@ class DenseSettings(Settings):
                 f"learn={self.learn} needs the gradient of a marginal likelihood, which "
                 f"method={method.name} does not have; use one of {', '.join(having)}"
             )
-        if self.learn == "hmc" and self.steps < LEAST_DRAWS:
-            yield f"steps must be at least {LEAST_DRAWS} with learn=hmc, got {self.steps}"
+        if self.learn == "hmc" and self.steps < MIN_DRAWS:
+            yield f"steps must be at least {MIN_DRAWS} with learn=hmc, got {self.steps}"
 
     def build_method(self) -> "Method":
         """Return the method with its options."""

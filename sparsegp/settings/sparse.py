@@ -25,7 +25,7 @@ DEFAULT_N_ACTIVE = 1000
 CANDIDATES = 20
 """Candidates per active row; among more, the most extreme are selected, which represent others
 less."""
-LEAST_VALIDATION, ENOUGH_VALIDATION, MOST_VALIDATION = 30, 1500, 4000
+MIN_VALIDATION, ENOUGH_VALIDATION, MAX_VALIDATION = 30, 1500, 4000
 """Numbers of validation rows: the minimum, what is enough for a small table, and the maximum."""
 FEW_TO_VALIDATE = 2000
 """With fewer rows the posterior `all` uses cross-validation: a few hundred validation rows would
@@ -277,12 +277,12 @@ class TrainSettings(Settings):
         """
         of_all = self.posterior == "all"
         crossed = n < FEW_TO_VALIDATE and of_all and not keeps_scale
-        few = crossed or n // 10 < LEAST_VALIDATION
+        few = crossed or n // 10 < MIN_VALIDATION
         if few or not self.keeps_validation_rows:
             return 0
         wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
         fifth = min((n - wanted) // 5, ENOUGH_VALIDATION) if of_all else 0
-        return min(max(n // 10, fifth), MOST_VALIDATION)
+        return min(max(n // 10, fifth), MAX_VALIDATION)
 
     def rows_to_include(self, n: int) -> int:
         """Return the number of active rows for n training rows.

@@ -25,7 +25,7 @@ from sparsegp.store.folders import Folder
 VERSION = 2
 """Version of the format: models of version 1 lack the triangular factor that predictions need."""
 
-MOST_JSON, MOST_LISTED = 1 << 26, 1 << 24
+MAX_JSON, MAX_LISTED = 1 << 26, 1 << 24
 """Maximum bytes of JSON in a file, and of the list of members of an archive."""
 
 _TYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
@@ -125,14 +125,14 @@ def _open_zip(file: IO[bytes], place: str) -> zipfile.ZipFile:
     end = file.read()
     found = _ZIP_END.fullmatch(end, 20)
     is_long = end.startswith(b"PK\6\7")  # ZIP64, for 2 GB and more, may point to another list
-    if not found or int.from_bytes(found[1], "little") > MOST_LISTED or (is_long and size < 2**31):
+    if not found or int.from_bytes(found[1], "little") > MAX_LISTED or (is_long and size < 2**31):
         raise ValueError("its end is not that of a file of sparsegp")
     archive = zipfile.ZipFile(file)
     members = archive.infolist()
     if archive.comment != _digest(archive):
         raise ValueError("the SHA-256 of its list of members differs")
     json_bytes = sum(each.file_size for each in members if each.filename.endswith("zarr.json"))
-    if sum(each.file_size for each in members) > size or json_bytes > MOST_JSON:
+    if sum(each.file_size for each in members) > size or json_bytes > MAX_JSON:
         raise ValueError("it declares more than it holds")
     if any(each.compress_type != zipfile.ZIP_STORED or each.flag_bits & 1 for each in members):
         raise ValueError("a member of it is compressed or encrypted")

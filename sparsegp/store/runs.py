@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
-from sparsegp.store.files import MOST_JSON, Stored, read_errors, read_file, write_file
+from sparsegp.store.files import MAX_JSON, Stored, read_errors, read_file, write_file
 from sparsegp.store.folders import Directory, Folder, folder_of
 
 MODEL, CHECKPOINT = "sparsegp-model", "sparsegp-checkpoint"
@@ -276,7 +276,7 @@ def _checkpoint(step: int) -> str:
 
 def _read_json(folder: Folder, name: str) -> Any:
     with folder.open(name) as file:
-        content = file.read(MOST_JSON + 1)
-    if len(content) > MOST_JSON:
-        raise ValueError(f"it has more than {MOST_JSON} bytes")
+        content = file.read(MAX_JSON + 1)
+    if len(content) > MAX_JSON:
+        raise ValueError(f"it has more than {MAX_JSON} bytes")
     return json.loads(content)

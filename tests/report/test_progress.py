@@ -194,7 +194,7 @@ def test_bar_in_a_notebook(monkeypatch, capsys):
     display_of = SimpleNamespace(HTML=str, display=display)
     ipython = SimpleNamespace(get_ipython=lambda: shell, display=display_of)
     monkeypatch.setitem(sys.modules, "IPython", ipython)
-    monkeypatch.setattr(progress, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "MIN_SECONDS", 0.0)
     with progress_for(None, verbose=True) as shown:
         shown.start(300, "rows", "select")
         shown.update(100, error=0.5)
