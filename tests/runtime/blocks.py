@@ -65,7 +65,8 @@ class Tally:
         return os.getpid()
 
     def blas_threads(self) -> list[int]:
-        return [library["num_threads"] for library in threadpool_info()]
+        libraries = threadpool_info()
+        return [found["num_threads"] for found in libraries if found["user_api"] == "blas"]
 
     def fail(self, kind: type[Exception], only: int | None = None) -> str:
         if only is None or only == self.index:
