@@ -18,7 +18,7 @@ from sparsegp.errors import SettingsError
     "--old", "DATA", "The training rows of RUN, in the same order.  [represented by its posterior]"
 )
 @shared.number("--n-active", "Active rows of the new model.  [as in RUN]")
-@shared.test
+@shared.text("--test", "DATA", "Test set, predicted before and after the update.")
 @shared.columns
 @shared.running
 def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> None:

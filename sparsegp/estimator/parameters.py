@@ -64,7 +64,10 @@ def documented(owner: T) -> T:
             kind = "str or Kernel" if each.name == "kernel" else setting.kind.__name__
             text = text or setting.description
             if each.default is None:
-                unset = each.metadata.get("unset") or setting.unset or "what suits the likelihood"
+                suits = f"{setting.default!r}, or what the likelihood needs"
+                if owner._task == "regression":  # type: ignore[attr-defined]
+                    suits = "depends on whether a `kernel` is given, see above"
+                unset = each.metadata.get("unset") or setting.unset or suits
                 text += f" None: {unset}."
         entries.append(docstring_entry(each.name, f"{kind}, default={each.default!r}", text or ""))
     prose, _, examples = cleandoc(owner.__doc__ or "").partition("Examples\n--------\n")
