@@ -19,7 +19,6 @@ first order for one more Newton step: Q + <l, dJ/da>.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -97,7 +96,7 @@ def learn_by_column(
     NumericalError
         If the kernel does not suit the rows.
     """
-    held_out = HeldOut.of(X, target, weights, n_active)
+    held_out = HeldOut(X, target, weights, n_active)
     shared = _shared(kernel, np.arange(X.shape[1]) if groups is None else groups)
     start = np.empty(int(shared.max()) + 1)
     start[shared] = kernel.parameters()
@@ -169,41 +168,24 @@ def with_warping(kernel: Kernel, p: int) -> Kernel:
     return kernel.with_warping(p) if isinstance(kernel, Laplace) else kernel
 
 
-@dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows for two-fold cross-validation.
+    """Rows for two-fold cross-validation, of which every contiguous range is a sample.
 
-    Attributes
+    Parameters
     ----------
     X : Floats (n, p)
     target : array (n,)
-    n_classes : int
     weights : Doubles (n,)
-    active : Integers (m,)
-        Row numbers of the active rows.
-    former : dict of int to Floats (n / 2, K)
-        Latent values of the last fit to each half, from which the next one starts.
+    n_active : int
+        Maximum number of active rows, which are spread evenly over the rows.
     """
 
-    X: Floats
-    target: Any
-    n_classes: int
-    weights: Doubles
-    active: Integers
-    former: dict[int, Floats] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, X: Floats, target: Any, weights: Doubles, n_active: int) -> "HeldOut":
-        """Create from rows of which every contiguous range is a representative sample."""
-        n, n_classes = len(X), max(int(target.max()) + 1, 2)  # a rare class may be left out
-        m = min(n, n_active)
-        return cls(X, target, n_classes, weights, np.arange(m) * n // m)
-
-    @property
-    def halves(self) -> tuple[slice, slice]:
-        """Row range of each half."""
-        middle = -(-len(self.X) // 2)
-        return slice(0, middle), slice(middle, len(self.X))
+    def __init__(self, X: Floats, target: Any, weights: Doubles, n_active: int) -> None:
+        n, m = len(X), min(len(X), n_active)
+        self.X, self.target, self.weights, self.active = X, target, weights, np.arange(m) * n // m
+        self.n_classes = max(int(target.max()) + 1, 2)  # a rare class may be left out
+        self.halves = slice(0, -(-n // 2)), slice(-(-n // 2), n)
+        self._former: dict[int, Floats] = {}
 
     def value_and_gradient(self, kernel: Kernel) -> tuple[float, Doubles]:
         """Return the held-out log probability of all rows, and its gradient, (q,).
@@ -247,11 +229,11 @@ class HeldOut:
         return total, slopes
 
     def _fit(self, half: int, features: Floats) -> "Fit":
-        """Fit half of the rows, and store its latent values in `former`."""
+        """Fit half of the rows, starting from the latent values of the last fit to it."""
         rows = self._rows(self.halves[half], features)
         zero = np.zeros((features.shape[1], rows.n_latent), features.dtype)
-        fit = Fit(rows, self.former.get(half, zero))
-        self.former[half] = fit.latent
+        fit = Fit(rows, self._former.get(half, zero))
+        self._former[half] = fit.latent
         return fit
 
     def _rows(self, rows: slice, features: Floats) -> Softmax:

@@ -38,7 +38,7 @@ known functions of the parameters, as for Gaussian noise.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -133,82 +133,56 @@ class Members:
         return np.split(sites, ends[:-1], axis=1)
 
 
-@dataclass(frozen=True)
 class ActivePart:
-    """Posterior of one process, given its sites, at all rows that are active for some process.
+    """Posterior of one process at all rows that are active for some process (SLH eq. 4).
+
+    Parameters
+    ----------
+    kernel : Kernel
+    x : Floats (D, p)
+    sites : Doubles (2, d)
+    places : Integers (d,)
+        Indices of the active rows of this process among the D rows.
 
     Attributes
     ----------
-    x : Doubles (D, p)
     process : Process
-    places : Integers (d,)
-        Indices of the active rows of this process among the D rows.
     M : Doubles (D, d)
     log_determinant : float
         log |L|.
     precision, mean, variance, kept, u, v : Doubles (D,)
         pi, h, a, c, u and v.
+
+    Raises
+    ------
+    NumericalError
+        If a site is not log-concave, or the kernel does not suit the inputs.
     """
 
-    x: Doubles
-    process: Process
-    places: Integers
-    M: Doubles
-    log_determinant: float
-    precision: Doubles
-    mean: Doubles
-    variance: Doubles
-    kept: Doubles
-    u: Doubles
-    v: Doubles = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "v", np.sqrt(self.precision) * self.u)
-
-    @classmethod
-    def of(cls, kernel: Kernel, x: Floats, sites: Doubles, places: Integers | None = None) -> Self:
-        """Compute the posterior directly (SLH eq. 4) from x (D, p) and sites (2, d).
-
-        If `places` is omitted, all rows are active.
-
-        Raises
-        ------
-        NumericalError
-            If a site is not log-concave, or the kernel does not suit the inputs.
-        """
+    def __init__(self, kernel: Kernel, x: Floats, sites: Doubles, places: Integers) -> None:
         _check(*sites)
-        wide = np.asarray(x, np.float64)
-        places = np.arange(len(x)) if places is None else places
-        own, (tight, shift) = wide[places], sites
-        covariance, scale = np.asarray(kernel(wide, own), np.float64), np.sqrt(tight)
+        self.x, self.places = np.asarray(x, np.float64), places
+        own, (tight, shift) = self.x[places], sites
+        covariance, scale = np.asarray(kernel(self.x, own), np.float64), np.sqrt(tight)
         scaled = np.divide(shift, scale, out=np.zeros_like(shift), where=scale > 0)
         factor = lower_cholesky(
             np.eye(len(own)) + scale[:, np.newaxis] * covariance[places] * scale,
             "I + Pi^1/2 K Pi^1/2",
         )
+        self.log_determinant = float(np.log(np.diagonal(factor)).sum())
         inverse = inverse_lower(factor)
         root = scale[:, np.newaxis] * inverse.T
         beta = inverse @ scaled
-        M = covariance @ root
-        kept, u, precision = np.ones(len(wide)), np.zeros(len(wide)), np.zeros(len(wide))
-        kept[places] = np.square(inverse).sum(axis=0)
-        u[places], precision[places] = inverse.T @ beta, tight
-        prior = kernel.diag(wide)
-        sharp = precision * prior > 1.0  # of two differences take the more accurate one
-        variance = prior - np.square(M).sum(axis=1)
-        variance = np.divide(1.0 - kept, precision, out=variance, where=sharp)
-        return cls(
-            x=wide,
-            process=Process(kernel, own, root, beta),
-            places=places,
-            M=M,
-            log_determinant=float(np.log(np.diagonal(factor)).sum()),
-            precision=precision,
-            mean=M @ beta,
-            variance=variance,
-            kept=kept,
-            u=u,
-        )
+        self.process, self.M = Process(kernel, own, root, beta), covariance @ root
+        self.kept, (self.u, self.precision) = np.ones(len(x)), np.zeros((2, len(x)))
+        self.kept[places] = np.square(inverse).sum(axis=0)
+        self.u[places], self.precision[places] = inverse.T @ beta, tight
+        self.v = np.sqrt(self.precision) * self.u
+        prior = kernel.diag(self.x)
+        sharp = self.precision * prior > 1.0  # of two differences take the more accurate one
+        variance = prior - np.square(self.M).sum(axis=1)
+        self.variance = np.divide(1.0 - self.kept, self.precision, out=variance, where=sharp)
+        self.mean = self.M @ beta
 
     def cavity(self) -> tuple[Doubles, Doubles]:
         """Return the cavity mean and variance of each row, without its own site, (D,) each."""
@@ -261,7 +235,7 @@ def evidence(
         If the criterion is not finite.
     """
     triples = zip(kernels, members.split(sites), members.places, strict=True)
-    parts = [ActivePart.of(kernel, members.x, own, places) for kernel, own, places in triples]
+    parts = [ActivePart(kernel, members.x, own, places) for kernel, own, places in triples]
     cavities = [part.cavity() for part in parts]
     mean, variance = (np.stack(columns, axis=1) for columns in zip(*cavities, strict=True))
     at_cavity: list[Any] = [mean, variance, members.target]
@@ -329,20 +303,18 @@ def _by_sites(
 
 def _joined(answers: list[RowSums]) -> RowSums:
     """Join the sums of several blocks, in order."""
+    each = zip(*(answer.processes for answer in answers), strict=True)
     return RowSums(
         np.concatenate([answer.log_z for answer in answers]),
         np.concatenate([answer.likelihood for answer in answers]),
-        [_one(parts) for parts in zip(*(answer.processes for answer in answers), strict=True)],
-    )
-
-
-def _one(parts: Sequence[ProcessSums]) -> ProcessSums:
-    """Join the sums of one process over several blocks, in order."""
-    kernel = np.concatenate([part.kernel for part in parts])
-    return ProcessSums(
-        kernel,
-        LevelSum.of(part.square for part in parts),
-        LevelSum.of(part.slope for part in parts),
+        [
+            ProcessSums(
+                np.concatenate([part.kernel for part in parts]),
+                LevelSum.of(part.square for part in parts),
+                LevelSum.of(part.slope for part in parts),
+            )
+            for parts in each
+        ],
     )
 
 

@@ -71,7 +71,7 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         error += noise * float(np.finfo(np.float32).eps * more.trace())
     spectrum = Spectrum(penalty, gram, pull, error)
     if rows.calibrate and (past is None or rows.n_rows >= MIN_LEFT_OUT):
-        left_out = LeftOut.of(active, rows, factor, spectrum)
+        left_out = LeftOut(active, rows, factor, spectrum)
         ratio, noise, nlpp = left_out.best()
         scale = noise / ratio
     B = penalty / scale + gram / noise
@@ -185,9 +185,18 @@ class Spectrum:
 class LeftOut:
     """Left-out rows, by which noise variance and prior variance factor are chosen.
 
+    They are evenly spaced, and at most `MAX_LEFT_OUT`.
+
     Parameters
     ----------
+    active : ActiveRows
+    rows : Rows
+    factor : Doubles (d, d)
+        L.
     spectrum : Spectrum
+
+    Attributes
+    ----------
     features : Doubles (d, m)
         Q^T R^-1 M of these rows.
     outside : Doubles (m,)
@@ -195,20 +204,7 @@ class LeftOut:
     target, weights : Doubles (m,)
     """
 
-    def __init__(
-        self,
-        spectrum: Spectrum,
-        features: Doubles,
-        outside: Doubles,
-        target: Doubles,
-        weights: Doubles,
-    ) -> None:
-        self.spectrum, self.features, self.squares = spectrum, features, features**2
-        self.outside, self.target, self.weights = outside, target, weights
-
-    @classmethod
-    def of(cls, active: ActiveRows, rows: Rows, factor: Doubles, spectrum: Spectrum) -> "LeftOut":
-        """Return evenly spaced rows, at most `MAX_LEFT_OUT`."""
+    def __init__(self, active: ActiveRows, rows: Rows, factor: Doubles, spectrum: Spectrum) -> None:
         m = min(rows.n_rows, MAX_LEFT_OUT)
         drawn = np.arange(m) * rows.n_rows // m
         inputs, targets = zip(*rows.map_blocks("labelled_rows", drawn), strict=True)
@@ -217,14 +213,11 @@ class LeftOut:
         cross = np.asarray(kernel(own, x), np.float64)
         prior, _ = jittered_cholesky(np.asarray(kernel(own, own), np.float64), "the covariance")
         inside = np.square(solve_lower(prior, cross)).sum(axis=0)
-        weights = np.ones(m) if rows.weights is None else rows.weights[drawn]
-        return cls(
-            spectrum,
-            spectrum.rotated(solve_lower(factor, cross)),
-            np.maximum(kernel.diag(x) - inside, 0.0),
-            np.concatenate(targets),
-            weights,
-        )
+        self.spectrum, self.target = spectrum, np.concatenate(targets)
+        self.features = spectrum.rotated(solve_lower(factor, cross))
+        self.squares = self.features**2
+        self.outside = np.maximum(kernel.diag(x) - inside, 0.0)
+        self.weights = np.ones(m) if rows.weights is None else rows.weights[drawn]
 
     def negative_log_density(self, log_ratio: float) -> tuple[float, float]:
         """Return the mean negative log density at a log lambda, and the best noise variance."""

@@ -29,8 +29,7 @@ def rows_of(n_classes: int, n: int = 120) -> HeldOut:
     target: Any = X[:, 0] + 0.3 * rng.normal(size=n)
     if n_classes:
         target = (target > 0).astype(int) + (n_classes > 2) * (X[:, 1] > 0.5)
-    held_out = HeldOut.of(X, target, np.linspace(0.5, 2.0, n), n)
-    return replace(held_out, active=np.arange(0, n, 4))
+    return HeldOut(X, target, np.linspace(0.5, 2.0, n), n // 4)
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_slopes_are_those_of_finite_differences(n_classes: int, text: str, exact
 def test_a_sample_without_the_rare_class() -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
     target, kernel = np.zeros(60, np.int64), parse("10*laplace(3, 4, 5)")
-    value, slopes = HeldOut.of(X, target, np.ones(60), 60).value_and_gradient(kernel)
+    value, slopes = HeldOut(X, target, np.ones(60), 60).value_and_gradient(kernel)
     assert -60.0 * np.log(2.0) < value < 0.0
     assert np.isfinite(slopes).all()
 
@@ -114,7 +113,7 @@ def test_learning_raises_the_log_probability_and_ends_in_six_digits() -> None:
     assert len(str(learnt)) < 50
     before, after = (held_out.value_and_gradient(each)[0] for each in (kernel, learnt))
     assert after > before + 5.0
-    value, _ = HeldOut.of(*known, 60).value_and_gradient(learnt)
+    value, _ = HeldOut(*known, 60).value_and_gradient(learnt)
     assert nlpp == pytest.approx(-value / held_out.weights.sum(), rel=1e-3)
 
 
@@ -146,7 +145,7 @@ def test_columns_of_a_group_share_their_length_scales(text: str, parts: int) -> 
     scales = scales.reshape(parts, 3, -1)
     assert_array_equal(scales[:, 1], scales[:, 2])
     assert all(len(np.unique(part)) == part[:2].size for part in scales)
-    rows = HeldOut.of(*known, 300)
+    rows = HeldOut(*known, 300)
     before, after = (rows.value_and_gradient(each)[0] for each in (kernel, learnt))
     assert after > before
 

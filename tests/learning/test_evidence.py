@@ -163,7 +163,7 @@ def test_sharp_sites_keep_their_digits():
     x = rows.X[rows.active]
     for precision in (1e-3, 1e6, 1e14):
         sites = np.stack([np.full(len(x), precision), precision * rows.target[rows.active]])
-        active = ActivePart.of(2.0 * RBF(0.1), x, sites)
+        active = ActivePart(2.0 * RBF(0.1), x, sites, np.arange(len(x)))
         K = 2.0 * RBF(0.1)(x, x)
         expected = np.diagonal(K @ np.linalg.inv(np.eye(len(x)) + precision * K))
         np.testing.assert_allclose(active.variance, expected, rtol=1e-9)

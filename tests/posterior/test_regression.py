@@ -109,7 +109,7 @@ def test_left_out_rows_are_those_of_fits_without_them(
         assert np.linalg.norm(gram - M @ M.T, 2) < error
         if weighted:  # the sums that blocks make of rows with weights
             gram, pull, run.weights = (M * weights) @ M.T, (M * weights) @ target, weights
-        left_out = LeftOut.of(active, run, factor, Spectrum(penalty, gram, pull))
+        left_out = LeftOut(active, run, factor, Spectrum(penalty, gram, pull))
     w, kernel, ratio = weights if weighted else np.ones(N), active.kernels[0], 0.02
     nlpp, noise = left_out.negative_log_density(np.log(ratio))
     K, cross = kernel(active.x, active.x), kernel(active.x, X)
