@@ -147,16 +147,9 @@ class RowBlock(Block):
     def gather(self, rows: Integers, scores: Doubles) -> Candidates:
         """Return the data needed to include those of the rows that are in this block."""
         index = self._places(rows)
-        return Candidates(
-            rows=self.rows[index],
-            target=self.target[index],
-            score=scores[self._contains(rows)],
-            x=self.X[self.rows[index] - self.first_row],
-            stub=np.stack([self._stub_rows(index, c) for c in range(len(self.stubs))]),
-            mean=self.mean[index],
-            variance=self.variance[index],
-            weight=None if self.weight is None else self.weight[index],
-        )
+        x, score = self.X[self.rows[index] - self.first_row], scores[self._contains(rows)]
+        stub = np.stack([self._stub_rows(index, c) for c in range(len(self.stubs))])
+        return Candidates(self._marginals().take(index), score, x, stub)
 
     # -- all-data posterior ------------------------------------------------------------------------
 

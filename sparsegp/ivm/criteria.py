@@ -1,7 +1,8 @@
 """Selection criteria, one class each; rows with larger scores are included first."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +37,12 @@ class Marginals:
     variance: Doubles
     weight: Doubles | None = None
 
+    @classmethod
+    def joined(cls, parts: Sequence["Marginals"]) -> "Marginals":
+        """Return the marginals of the rows of several parts."""
+        names = [own.name for own in fields(cls) if getattr(parts[0], own.name) is not None]
+        return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
+
     def take(self, index: Integers) -> "Marginals":
         """Return the marginals of some rows."""
         return Marginals(
@@ -49,6 +56,10 @@ class Marginals:
     def weighted(self, values: Doubles) -> Doubles:
         """Return values of the rows, (n,), multiplied by the row weights."""
         return values if self.weight is None else self.weight * values
+
+    def sites(self, rule: SiteRule) -> Sites:
+        """Return the sites of the rows."""
+        return rule.sites(self.mean, self.variance, self.target, self.weight)
 
 
 @dataclass(frozen=True)
@@ -72,14 +83,10 @@ class Criterion(ABC):
         """Return the scores of all rows, (n,); -inf for those that may not be included."""
 
 
-def _sites(rule: SiteRule, marginals: Marginals) -> Sites:
-    return rule.sites(marginals.mean, marginals.variance, marginals.target, marginals.weight)
-
-
 def _mask_silent(scores: Any, rule: SiteRule, marginals: Marginals) -> Doubles:
     """Return the scores, -inf for rows whose sites have too little precision."""
     if rule.threshold > 0.0:
-        scores = np.where(rule.is_silent(_sites(rule, marginals)), -np.inf, scores)
+        scores = np.where(rule.is_silent(marginals.sites(rule)), -np.inf, scores)
     return np.asarray(scores)
 
 
@@ -110,14 +117,14 @@ class Change(Criterion):
 
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
         """Return the log of the summed changes, (n,); -inf for rows that may not be included."""
-        sites = _sites(rule, marginals)
+        sites = marginals.sites(rule)
         with np.errstate(divide="ignore"):  # rows without information
             scores = np.log(self.changes(marginals, sites).sum(axis=1))
         return np.asarray(np.where(rule.is_silent(sites), -np.inf, scores))
 
     def scores_by_value(self, rule: SiteRule, marginals: Marginals) -> Doubles:
         """Return scores per latent value, (n, R); -inf for those that may not be included."""
-        sites = _sites(rule, marginals)
+        sites = marginals.sites(rule)
         with np.errstate(divide="ignore"):
             scores = np.log(self.changes(marginals, sites))
         return np.asarray(np.where(sites.precision > rule.threshold, scores, -np.inf))

@@ -147,7 +147,7 @@ class Selection:
         if batch.count == 0:
             return False
         if order.panel == 1 and batch.count > 1 and not settings.criterion.static:
-            offered = pool.candidates.rows
+            offered = pool.candidates.marginals.rows
             batch = batch.first(min(self.blocks.map_blocks("propose", batch, offered)))
         count = self.n_candidates if batch.stop < room else 0
         self._best = self.blocks.map_blocks("advance", batch, batch.stop, count)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparsegp.ivm.criteria import Marginals
 from sparsegp.types import Doubles, Floats, Integers
 
 
@@ -121,35 +122,26 @@ class Candidates:
 
     Attributes
     ----------
-    rows : Integers (c,)
-    target : array (c,)
+    marginals : Marginals
+        Of c rows.
     score : Doubles (c,)
         In units of `ROUNDING_UNIT`, best first.
     x : Floats (c, p)
     stub : Floats (C, c, t)
         Entries M[:, i] of the stub matrix for each row, one matrix per process.
-    mean : Doubles (c, K)
-    variance : Doubles (c, C)
-    weight : Doubles (c,), optional
     """
 
-    rows: Integers
-    target: Any
+    marginals: Marginals
     score: Doubles
     x: Floats
     stub: Floats
-    mean: Doubles
-    variance: Doubles
-    weight: Doubles | None = None
 
 
 def merge(parts: list[Candidates]) -> Candidates:
     """Merge the candidates of several blocks, best first; ties go to the smaller row number."""
-    parts = [part for part in parts if len(part.rows)] or parts[:1]  # held-out rows have no weights
-    rows, score = (np.concatenate([getattr(p, name) for p in parts]) for name in ("rows", "score"))
-    order = np.lexsort((rows, -score))
-    names = ["target", "x", "mean", "variance"]
-    names += [] if parts[0].weight is None else ["weight"]
-    others = {name: np.concatenate([getattr(p, name) for p in parts])[order] for name in names}
-    stub = np.concatenate([part.stub for part in parts], axis=1)[:, order]
-    return Candidates(rows=rows[order], score=score[order], stub=stub, **others)
+    parts = [p for p in parts if len(p.score)] or parts[:1]  # held-out rows have no weights
+    marginals = Marginals.joined([part.marginals for part in parts])
+    score, x = (np.concatenate([getattr(p, name) for p in parts]) for name in ("score", "x"))
+    order = np.lexsort((marginals.rows, -score))
+    stub = np.concatenate([part.stub for part in parts], axis=1)
+    return Candidates(marginals.take(order), score[order], x[order], stub[:, order])

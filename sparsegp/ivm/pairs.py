@@ -126,7 +126,7 @@ class PairBlock(Block):
     def _pair(self, index: Integers, c: int, score: float) -> Pair:
         """Return the pair of a row of this block, by its index (1,), and process c."""
         own, t = self._marginals().take(index), self.sizes[c]
-        sites = self.settings.rule.sites(own.mean, own.variance, own.target, own.weight)
+        sites = own.sites(self.settings.rule)
         factor = np.empty(t + 1)
         factor[:t], factor[t] = self._stub_rows(index, c)[0], sites.length[0, c]
         return Pair(

@@ -6,11 +6,12 @@ messages to the row blocks.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from sparsegp.errors import NumericalError
-from sparsegp.ivm.criteria import Criterion, Marginals
+from sparsegp.ivm.criteria import Criterion
 from sparsegp.ivm.inclusions import Candidates, Inclusions
 from sparsegp.ivm.scores import Scores
 from sparsegp.kernels import Kernel
@@ -40,15 +41,15 @@ class Pool:
         slots: int,
     ) -> None:
         self.candidates, self.rule = candidates, rule
-        self.mean, self.variance = candidates.mean.copy(), candidates.variance.copy()
-        x = candidates.x
+        x, of = candidates.x, candidates.marginals
+        self.now = replace(of, mean=of.mean.copy(), variance=of.variance.copy())
         self.covariance = np.empty((len(kernels), len(x), len(x)))
         for c, kernel in enumerate(kernels):
             stub = candidates.stub[c]
             self.covariance[c] = kernel(x, x) - stub @ stub.T
-            np.fill_diagonal(self.covariance[c], self.variance[:, c])
-        n_latent = self.mean.shape[1]
-        self.scores = Scores(criterion, rule, candidates.target, n_latent, len(kernels) == 1)
+            np.fill_diagonal(self.covariance[c], of.variance[:, c])
+        n_latent = of.mean.shape[1]
+        self.scores = Scores(criterion, rule, of.target, n_latent, len(kernels) == 1)
         self.columns = np.zeros((len(kernels), slots, len(x)))
         self.length = np.empty((len(kernels), slots))
         self.step = np.empty((len(kernels), slots, n_latent // len(kernels)))
@@ -62,10 +63,10 @@ class Pool:
         It ends early when the best remaining score is below the lowest initial score of the pool:
         then a row outside the pool is likely to be better.
         """
-        open_ = np.ones(len(self.candidates.rows), dtype=bool)
+        open_ = np.ones(len(self.now.rows), dtype=bool)
         limit = self.candidates.score.min(initial=np.inf)
         for _ in range(min(count, len(open_))):
-            index, score = self.scores.top(self._marginals(), open_, 1)
+            index, score = self.scores.top(self.now, open_, 1)
             if len(index) == 0 or (self.picked and score[0] < limit):
                 break
             self._include(int(index[0]), float(score[0]))
@@ -99,14 +100,13 @@ class Pool:
 
     def _include(self, i: int, score: float) -> None:
         """Include candidate i (GR eq. 5.1-5.4, SLH appendix C.1, on the rows of the pool)."""
-        j, own = len(self.picked), self._marginals().take(np.array([i]))
-        sites = self.rule.sites(own.mean, own.variance, own.target, own.weight)
+        j, sites = len(self.picked), self.now.take(np.array([i])).sites(self.rule)
         if self.rule.is_silent(sites)[0]:
             return
         length, step = sites.length[0], sites.step[0]
         if not (np.isfinite(step).all() and (length > 0.0).all()):
             raise NumericalError(
-                f"row {self.candidates.rows[i]} has latent variance {self.variance[i].min():.3g} "
+                f"row {self.now.rows[i]} has latent variance {self.now.variance[i].min():.3g} "
                 "after rounding; use precision=float64 or a kernel of smaller variance"
             )
         self.site[j], self.precision[j] = sites.mean[0], sites.precision[0]
@@ -115,13 +115,13 @@ class Pool:
             past, part = self.columns[c, :j], slice(c * width, (c + 1) * width)
             column = (self.covariance[c, i] - past[:, i] @ past) / length[c]
             self.columns[c, j], self.length[c, j], self.step[c, j] = column, length[c], step[part]
-            self.variance[:, c] -= column**2
-            self.mean[:, part] += np.outer(column, step[part])
+            self.now.variance[:, c] -= column**2
+            self.now.mean[:, part] += np.outer(column, step[part])
         self.picked.append(i)
         self.score.append(score)
 
     def _batch(self) -> Inclusions:
-        start, count, offered = self.candidates.stub.shape[2], len(self.picked), self.candidates
+        offered, start, count = self.candidates, self.candidates.stub.shape[2], len(self.picked)
         picked = np.array(self.picked, dtype=np.int64)
         within = self.columns[:, :count, picked].swapaxes(1, 2)  # [c, j, s]: column s at row j
         factor = np.concatenate([offered.stub[:, picked], np.tril(within, -1)], axis=2)
@@ -131,14 +131,10 @@ class Pool:
             start,
             factor,
             self.step[:, :count],
-            rows=offered.rows[picked],
-            target=offered.target[picked],
+            rows=self.now.rows[picked],
+            target=self.now.target[picked],
             x=offered.x[picked],
             site=self.site[:count],
             precision=self.precision[:count],
             score=np.array(self.score),
         )
-
-    def _marginals(self) -> Marginals:
-        of = self.candidates
-        return Marginals(of.rows, of.target, self.mean, self.variance, of.weight)

@@ -39,11 +39,11 @@ def test_diverse_rows_are_the_pivots_of_lapack(texts, count):
     candidates, (block,) = offered(selection, 4 * count), selection.blocks.blocks
     residual, x = 0.0, candidates.x
     for c, kernel in enumerate(run.kernels):
-        stub = block.array("stub", c)[:, candidates.rows]
+        stub = block.array("stub", c)[:, candidates.marginals.rows]
         residual = residual + kernel(x, x) - stub.T @ stub
     _, pivots, _, _ = dpstrf(residual, lower=1)
     batch = pool_of(run, candidates, count).take_diverse(count)
-    assert batch.rows.tolist() == candidates.rows[pivots[:count] - 1].tolist()
+    assert batch.rows.tolist() == candidates.marginals.rows[pivots[:count] - 1].tolist()
     assert batch.score.tolist() == candidates.score[pivots[:count] - 1].tolist()
 
 
@@ -51,7 +51,8 @@ def test_diverse_rows_are_the_pivots_of_lapack(texts, count):
 def test_a_variance_lost_to_rounding_is_an_error(take):
     run, selection = after(KINDS["shared"], 15)
     candidates = offered(selection, 5)
-    lost = replace(candidates, variance=candidates.variance * 0.0 - 1.5)
+    of = candidates.marginals
+    lost = replace(candidates, marginals=replace(of, variance=of.variance * 0.0 - 1.5))
     with np.errstate(invalid="ignore"), pytest.raises(NumericalError, match=r"variance -1\.5"):
         getattr(pool_of(run, lost, 2), take)(2)
 
@@ -94,8 +95,9 @@ def test_a_batch_is_cut_at_the_first_row_that_would_have_won(monkeypatch, texts,
             low = candidates.score.copy()
             low[-1] = -1e12  # it does not stop where the pool is poor
             batch = pool_of(run, replace(candidates, score=low), 8).take_best(8)
-            expected = first_overtaken(run, blocks, batch, candidates.rows)
-            assert min(block.propose(batch, candidates.rows) for block in blocks) == expected
+            pool = candidates.marginals.rows
+            expected = first_overtaken(run, blocks, batch, pool)
+            assert min(block.propose(batch, pool) for block in blocks) == expected
             kept.append(expected)
             assert {block.n_active for block in blocks} == {stop}  # a proposal changes nothing
     assert len(set(kept)) > 3
