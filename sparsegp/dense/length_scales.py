@@ -17,9 +17,6 @@ evidence. But the bound is loose for short length scales, so that length scales 
 long and predictions worse.
 """
 
-from dataclasses import dataclass
-from typing import Self
-
 import numpy as np
 
 from sparsegp.dense.base import Problem
@@ -27,16 +24,17 @@ from sparsegp.dense.driver import RunTasks
 from sparsegp.dense.precisions import NAME
 from sparsegp.errors import SettingsError
 from sparsegp.math.linalg import lower_cholesky, solve_lower
-from sparsegp.types import Doubles, Integers
+from sparsegp.types import Doubles
 
 KEY = 17
 CHUNK = 32
 """Number of draws weighted in one task."""
 
 
-@dataclass(frozen=True)
 class LengthScales:
     """Positions of the length scales among the parameters of a problem.
+
+    Raises a SettingsError if there are none.
 
     Attributes
     ----------
@@ -46,22 +44,17 @@ class LengthScales:
         Index of the kernel.
     """
 
-    index: Integers
-    owner: Integers
-
-    @classmethod
-    def of(cls, problem: Problem) -> Self:
-        """Find the length scales, or raise a SettingsError if there are none."""
+    def __init__(self, problem: Problem) -> None:
         owners = [c for c, kernel in enumerate(problem.kernels) for _ in kernel.parameter_names]
         names = [name for kernel in problem.kernels for name in kernel.parameter_names]
         ends = (".length_scale", ".length_scales")
-        index = np.array([i for i, name in enumerate(names) if name.endswith(ends)], np.int64)
-        if not len(index):
+        self.index = np.array([i for i, name in enumerate(names) if name.endswith(ends)], np.int64)
+        if not len(self.index):
             raise SettingsError(
                 f"importance sampling needs a kernel with length scales, got "
                 f"'{problem.kernels[0]}'; use rbf or ard, or leave importance at 0"
             )
-        return cls(index, np.array(owners)[index])
+        self.owner = np.array(owners)[self.index]
 
     def inverse(self, logs: Doubles) -> Doubles:
         """Return phi, (..., q), from log parameters (..., all)."""

@@ -176,7 +176,7 @@ class Variational(Method, name="variational"):
         self, problem: Problem, state: VariationalState, run_tasks: RunTasks
     ) -> VariationalState:
         """Choose length scales, except in the first iteration, and climb or update the means."""
-        scales, number = LengthScales.of(problem), len(state.rounds)
+        scales, number = LengthScales(problem), len(state.rounds)
         logs, effective = state.logs, 0.0
         if number:
             former = problem.with_parameters(logs)

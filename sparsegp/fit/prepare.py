@@ -5,9 +5,8 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -221,19 +220,14 @@ def choose_scaling(
     scheduler: Any,
 ) -> Scaling:
     """Compute the scaling of the training rows by a rule."""
-    draw = partial(draw_rows, train, summary, settings, scheduler)
+
+    def draw() -> Floats:
+        rng, X = np.random.default_rng([settings.seed, summary.n]), cast("Any", train.X)
+        rows = np.sort(rng.permutation(summary.n)[:MAX_DRAWN])
+        return np.asarray(X[rows].compute(scheduler=scheduler))
+
     kept = None if train.encoding is None else train.encoding.indicates
     return scaling_for(rule, summary, draw, kept)
-
-
-def draw_rows(
-    train: Table, summary: Summary, settings: TrainSettings | DenseSettings, scheduler: Any
-) -> Floats:
-    """Return random training rows (m, p) for the scaling rules, determined by the seed."""
-    rng = np.random.default_rng([settings.seed, summary.n])
-    X: Any = train.X
-    rows = np.sort(rng.permutation(summary.n)[:MAX_DRAWN])
-    return np.asarray(X[rows].compute(scheduler=scheduler))
 
 
 def choose_validation_rows(

@@ -43,8 +43,6 @@ from sparsegp.settings import AUTO, SPARSE, TrainSettings
 from sparsegp.store import RUN_FILE
 
 MAX_TRIALS = 40
-UNRECORDED = {"log_p"}
-"""Fields of an outcome that are not in the record of a trial."""
 
 
 @dataclass(frozen=True)
@@ -337,8 +335,8 @@ class Tuning(Run[Tuned]):
             running = self.runtime.run_tasks(work, self.sample, missing, self._check_stop)
             with closing(running) as ended:
                 for index, outcome in ended:
-                    entry = {**asdict(missing[index]), **asdict(outcome)}
-                    self.trials.append({k: v for k, v in entry.items() if k not in UNRECORDED})
+                    self.trials.append({**asdict(missing[index]), **asdict(outcome)})
+                    del self.trials[-1]["log_p"]  # an array, saved as such
                     self.outcomes.append(outcome)
                     outcomes[missing[index].number] = outcome
                     self._show(outcomes)
@@ -353,8 +351,8 @@ class Tuning(Run[Tuned]):
 
     def _find(self, trial: Trial) -> Outcome | None:
         """Return the recorded outcome of a trial, or None."""
-        own = {name: value for name, value in asdict(trial).items() if name not in UNRECORDED}
-        own.pop("kernel")
+        own = asdict(trial)
+        del own["kernel"]
         for entry, outcome in zip(self.trials, self.outcomes, strict=True):
             if own.items() <= entry.items():
                 return outcome

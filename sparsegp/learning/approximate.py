@@ -31,11 +31,11 @@ from sparsegp.math.linalg import (
     solve_lower,
     solve_lower_in_place,
 )
+from sparsegp.posterior.early_stopping import MAX_STEPS, scale_of
 from sparsegp.types import Doubles, Floats
 
-STEP, FIRST_POWER, MAX_POWER = np.sqrt(10.0), -1, 6
-"""Ratio of successive prior variance factors; the power of it that is tried first, and the largest
-one in either direction."""
+FIRST_STEP = -1
+"""Steps from the kernel's own variance to the prior variance factor that is tried first."""
 ROWS = 2048
 """Rows whose features are computed at a time."""
 TOLERANCE = 1e-4
@@ -159,9 +159,9 @@ def choose_prior_variance(
         Weights of these rows.
     """
     tried: dict[int, FitResult] = {}
-    step = best = FIRST_POWER
-    while step not in tried and abs(step) <= MAX_POWER:
-        scale = float(STEP**step)
+    step = best = FIRST_STEP
+    while step not in tried and abs(step) <= MAX_STEPS:
+        scale = scale_of(step)
         mean = np.concatenate([fit.maximise(scale) for fit in fits])
         found = predictions(mean, target)
         nlpp = -float(np.average(target_log_p(found, target, weights), weights=weights))

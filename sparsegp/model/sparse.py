@@ -74,7 +74,7 @@ class SparseModel(Model):
     def posterior(self) -> Posterior:
         """Gaussian posterior spanned by the active rows."""
         with single_threaded_blas():  # the same bits on any number of processors
-            return Posterior.from_weights(self.active, self.weights)
+            return Posterior(self.active, self.weights)
 
     @cached_property
     def spans(self) -> list[Span]:

@@ -60,7 +60,7 @@ def latent_validation(
     answers = rows.map_blocks("validation_rows")
     x = np.concatenate([part for part, _ in answers])
     target = np.concatenate([part for _, part in answers])
-    mean, variance = Posterior.from_weights(active, weights, factors).latent(x)
+    mean, variance = Posterior(active, weights, factors).latent(x)
     return mean, variance, target
 
 

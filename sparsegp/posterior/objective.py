@@ -4,7 +4,6 @@ The equations are in posterior/all_data.py, and in posterior/past.py for a forme
 """
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -124,16 +123,12 @@ class Problem:
     def start(self) -> Doubles:
         """Return initial coefficients (C, d, R): the best for a former posterior alone, or zero."""
         if self.rows.past is None:
-            return self.zero()
+            n_kernels, (d, n_latent) = len(self.active.kernels), self.active.site.shape
+            return np.zeros((n_kernels, d, n_latent // n_kernels))
         least = float(np.finfo(np.float32).eps)  # as precise as G
         factors = (jittered_cholesky(Q, "what is left of old rows", least) for Q in self.penalty)
         pairs = zip(factors, self.force, strict=True)
         return np.stack([solve_factored(factor, force) for (factor, _), force in pairs])
-
-    def zero(self) -> Doubles:
-        """Return coefficients of zero, (C, d, R)."""
-        n_kernels, (d, n_classes) = len(self.active.kernels), self.active.site.shape
-        return np.zeros((n_kernels, d, n_classes // n_kernels))
 
     def begin(self, point: Doubles | None = None) -> Ascent:
         """Return an ascent from a point, by default from `start`."""
@@ -196,18 +191,16 @@ class Problem:
 
     def reductions(self) -> list[tuple[Doubles, float]]:
         """Return W of each kernel, rounded as a model stores it, and its jitter."""
-        if not self._reduced:  # the same for all coefficients
-            self._reduced = [(_rounded(W), jitter) for W, jitter in self._reductions()]
-        return self._reduced
-
-    def _reductions(self) -> Iterator[tuple[Doubles, float]]:
-        """Yield W of each kernel, and its jitter; see `reduction`."""
-        active, x = self.active, np.asarray(self.active.x, dtype=np.float64)
+        if self._reduced:  # the same for all coefficients
+            return self._reduced
+        active, x, found = self.active, np.asarray(self.active.x, dtype=np.float64), []
         kernels = zip(active.kernels, active.precision.T, self.factors, strict=True)
         for k, (kernel, pi, L) in enumerate(kernels):
-            yield reduction(
-                kernel, (x, pi), L, functools.partial(self._with_min_jitter, k), self.scale
-            )
+            metric = functools.partial(self._with_min_jitter, k)
+            W, jitter = reduction(kernel, (x, pi), L, metric, self.scale)
+            found.append((_rounded(W), jitter))
+        self._reduced = found
+        return found
 
     def _with_min_jitter(self, k: int, least: float) -> Doubles:
         """Return the lower factor of B of kernel k with at least `least` added to its diagonal."""

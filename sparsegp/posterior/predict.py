@@ -20,8 +20,6 @@ number of rows in a call.
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -98,9 +96,15 @@ def reduction(
     return root(JITTERS[-1]), JITTERS[-1]
 
 
-@dataclass(frozen=True)
 class Posterior:
     """A Gaussian posterior over the span of the active rows, ready to predict.
+
+    Parameters
+    ----------
+    active : ActiveRows
+    weights : PosteriorWeights
+    factors : sequence of Doubles, optional
+        `active.factors()`, computed if omitted.
 
     Attributes
     ----------
@@ -118,22 +122,15 @@ class Posterior:
         Prior variance factor s.
     """
 
-    kernels: Sequence[Kernel]
-    x: Sequence[Doubles]
-    half_norms: Sequence[Doubles]
-    weights: Sequence[Doubles]
-    reduction: Sequence[Floats]
-    prior_scale: float = 1.0
-
-    @classmethod
-    def from_weights(
-        cls,
+    def __init__(
+        self,
         active: ActiveRows,
         weights: PosteriorWeights,
         factors: Sequence[Doubles] | None = None,
-    ) -> "Posterior":
-        """Prepare a posterior for predictions; `factors` are `active.factors()`, if known."""
-        x = [np.asarray(active.x[members], dtype=np.float64) for members in active.members()]
+    ) -> None:
+        self.kernels, self.prior_scale = active.kernels, weights.calibration.prior_scale
+        self.x = [np.asarray(active.x[members], np.float64) for members in active.members()]
+        self.half_norms = [half_squared_norms(own) for own in self.x]
         whitened, triangles = weights.whitened, weights.reduction
         if triangles is not None and not active.likelihood.numeric:
             triangles = [each.astype(active.x.dtype) for each in triangles]
@@ -143,9 +140,7 @@ class Posterior:
             whitened = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
             if triangles is None:  # float64: small differences of large variances
                 triangles = [inverse_lower(factor) for factor in factors]
-        norms: list[Any] = [half_squared_norms(own) for own in x]
-        scale = weights.calibration.prior_scale
-        return cls(active.kernels, x, norms, whitened, triangles, scale)
+        self.weights, self.reduction = whitened, triangles
 
     def latent(
         self,

@@ -132,7 +132,7 @@ def test_weights_do_not_depend_on_prior_scales_seen_before() -> None:
             for scale in scales:
                 objective.set_scale(scale)
                 jitters.append(max(jitter for _, jitter in objective.metric))
-            found.append(objective.weights(objective.zero(), Calibration(), {}).reduction)
+            found.append(objective.weights(objective.start(), Calibration(), {}).reduction)
     assert jitters[1] > jitters[0] == jitters[2]
     assert_array_equal(found[0], found[1])
 
@@ -161,7 +161,7 @@ def test_a_part_of_the_rows_has_their_objective_and_all_validation_rows(
     table = replace(table_from_arrays(X, y), weights=weights)
     with selected(table, settings) as run:
         objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
-        c = np.random.default_rng(0).normal(size=objective.zero().shape)
+        c = np.random.default_rng(0).normal(size=objective.start().shape)
         objective.fit(c)
         whole = objective.validation
         objective.set_scale(1.0, columns)

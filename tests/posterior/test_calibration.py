@@ -47,7 +47,7 @@ def active_rows(likelihood: Any, latent_values: int) -> ActiveRows:
 
 
 def marginals(active: ActiveRows, x: Doubles) -> tuple[Doubles, Doubles]:
-    return Posterior.from_weights(active, adf(active, None)).latent(x)
+    return Posterior(active, adf(active, None)).latent(x)
 
 
 @pytest.mark.parametrize("truth", [0.5, 2.5])
