@@ -127,7 +127,8 @@ class Training(SparseRun):
         weights = chosen.make(active, self)
         weights.report["rows"] = self.data.first_row + self.data.n_given
         drawn = self._drawn_rows()
-        x = np.concatenate(self.map_blocks("rows_at", drawn), dtype=np.float64)
+        each = [rows for rows, _ in self.map_blocks("labelled_rows", drawn)]
+        x = np.concatenate(each, dtype=np.float64)
         self.progress.finish()
         if not keep_blocks:
             self.runtime.build(self.block_type, [])

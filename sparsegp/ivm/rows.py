@@ -223,10 +223,6 @@ class Block(ABC):
         """Return the scaled inputs and targets of the validation rows."""
         return self.X[self.validation], self.labels[self.validation]
 
-    def rows_at(self, rows: Integers) -> Floats:
-        """Return the scaled inputs of the rows with these numbers that are in this block."""
-        return self.labelled_rows(rows)[0]
-
     def labelled_rows(self, rows: Integers | None = None) -> tuple[Floats, NDArray[Any]]:
         """Return scaled inputs and targets of all rows, or of those with the given numbers."""
         places = np.arange(self.n_rows) if rows is None else rows - self.first_row

@@ -9,11 +9,10 @@ name is then known to `parse`, the command line and the stores.
 from sparsegp.kernels.absolute import SEGMENTS, Additive, Laplace, Power
 from sparsegp.kernels.algebra import Constant, Product, Sum
 from sparsegp.kernels.base import KERNELS, Kernel
-from sparsegp.kernels.columns import ARD, ByColumn
+from sparsegp.kernels.columns import ARD, ByColumn, relevances
 from sparsegp.kernels.linear import Linear
 from sparsegp.kernels.pair import half_squared_norms
 from sparsegp.kernels.parse import brief, parse, parse_many, six_digits
-from sparsegp.kernels.relevances import relevances
 from sparsegp.kernels.stationary import RBF, Matern32, Matern52
 
 __all__ = [

@@ -15,10 +15,10 @@ from sparsegp.ivm.evidence_rows import Process, RowSums, pieces
 from sparsegp.kernels import Kernel
 from sparsegp.learning.evidence import Members, SumRows, evidence
 from sparsegp.learning.hyperpriors import Hyperprior
-from sparsegp.learning.sites import noise_sites, sites_in_order
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.likelihoods.gaussian import Gaussian
-from sparsegp.types import Doubles
+from sparsegp.likelihoods.sites import RULES
+from sparsegp.types import Doubles, Floats
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,14 @@ class Objective:
         NumericalError, SettingsError
             If the parameters are too large or too small for the kernels or the likelihood.
         """
-        kernels, likelihood = self.model(parameters)
-        by_noise: Doubles | None = None
+        (kernels, likelihood), members = self.model(parameters), self.members
+        by_sites = isinstance(likelihood, Gaussian)
         if isinstance(likelihood, Gaussian):
-            sites, by_noise = noise_sites(likelihood, self._numbers, self.members.weight)
-        found = evidence(
-            kernels, likelihood, self.members, sites, self.sum_rows, by_noise is not None
-        )
+            sites = noise_sites(likelihood, members.target, members.weight)
+        found = evidence(kernels, likelihood, members, sites, self.sum_rows, by_sites)
         by_likelihood = found.likelihood
-        if by_noise is not None and found.sites is not None:
-            by_likelihood = by_likelihood + np.vdot(found.sites, by_noise)
+        if found.sites is not None:
+            by_likelihood = by_likelihood - np.vdot(found.sites, sites)
         value, gradient = self.hyperprior(parameters)
         return found.phi + value, np.concatenate([found.kernels, by_likelihood]) + gradient
 
@@ -93,12 +91,51 @@ class Objective:
                 "'constant'"
             )
         if isinstance(likelihood, Gaussian):
-            return noise_sites(likelihood, self._numbers, self.members.weight)[0]
+            return noise_sites(likelihood, self.members.target, self.members.weight)
         return sites_in_order(kernels[0], likelihood, self.members.x, self.members.target)
 
-    @property
-    def _numbers(self) -> Doubles:
-        return np.asarray(self.members.target, np.float64)
+
+def sites_in_order(kernel: Kernel, likelihood: Likelihood, x: Floats, target: Any) -> Doubles:
+    """Return the precisions and shifts of the sites of active rows, by moment matching, (2, d).
+
+    These are the site updates of the selection (assumed-density filtering, SLH algorithm 1 and
+    appendix C.1), for the given rows only: O(d^3) for d rows. They make the sites a function of the
+    parameters; gradients treat them as constants (SLH 3.3). The site of a row where log Z has no
+    curvature is zero.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    likelihood : Likelihood
+        With one latent value.
+    x : Floats (d, p)
+        Scaled inputs in the order of inclusion.
+    target : array (d,)
+    """
+    wide, labels = np.asarray(x, np.float64), np.asarray(target)
+    covariance = np.asarray(kernel(wide, wide), np.float64)
+    d = len(wide)
+    stub, sites = np.zeros((d, d)), np.zeros((2, d))
+    mean, variance = np.zeros((d, 1)), np.diagonal(covariance).copy()[:, np.newaxis]
+    for j in range(d):
+        one, rest = slice(j, j + 1), slice(j, d)
+        site = RULES["moments"](likelihood, mean[one], variance[one], labels[one])
+        sites[:, j] = site.precision[0, 0], site.precision[0, 0] * site.mean[0, 0]
+        column = covariance[rest, j] - stub[:j, j] @ stub[:j, rest]
+        column /= site.length[0, 0]
+        stub[j, rest] = column
+        mean[rest, 0] += column * site.step[0, 0]
+        variance[rest, 0] -= np.square(column)
+    return sites
+
+
+def noise_sites(likelihood: Gaussian, target: Doubles, weight: Doubles | None = None) -> Doubles:
+    """Return the sites of Gaussian noise, (2, d): minus their derivatives in log sigma^2.
+
+    They are 1 / sigma^2 and y / sigma^2, times the row weight, in any order of inclusion.
+    """
+    sites = np.stack([np.ones_like(target), target]) / likelihood.noise_variance
+    return sites if weight is None else weight * sites
 
 
 def with_parameters(
