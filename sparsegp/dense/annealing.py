@@ -51,8 +51,6 @@ class Bridge:
     mean : Doubles (n, R)
     log_integral : float
         log Z_q.
-    jitter : float
-        Largest jitter added to the diagonal of a prior covariance, relative to its mean.
 
     Raises
     ------
@@ -62,9 +60,8 @@ class Bridge:
 
     def __init__(self, problem: Problem, component: Component | None = None) -> None:
         covariances, n_latent = problem.covariances(), problem.n_latent
-        pairs = [jittered_cholesky(each, "the prior covariance") for each in covariances]
-        self.problem, self.jitter = problem, max(jitter for _, jitter in pairs)
-        self._factors = broadcast_kernels(np.stack([factor for factor, _ in pairs]), n_latent)
+        factors = [jittered_cholesky(each, "the prior covariance")[0] for each in covariances]
+        self.problem, self._factors = problem, broadcast_kernels(np.stack(factors), n_latent)
         self._sites: Full | None = None
         self.mean, self.log_integral = np.zeros((len(problem.x), n_latent)), 0.0
         if component is not None:
