@@ -1,17 +1,14 @@
 """A pair of input arrays, with the distances and matrices that several kernels share."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sparsegp.math.products import matmul_thin
 from sparsegp.types import Doubles, Floats
 
-
-class HasMatrix(Protocol):
-    """A kernel."""
-
-    def _matrix(self, pair: "Pair") -> Floats: ...
+if TYPE_CHECKING:
+    from sparsegp.kernels.base import Kernel
 
 
 class Pair:
@@ -39,9 +36,9 @@ class Pair:
     ) -> None:
         self.X, self.Z, self._left, self._half_norms = X, Z, uses, half_norms
         self._distance: Floats | None = None
-        self.keeps, self._known = keeps, dict[HasMatrix, Floats]()
+        self.keeps, self._known = keeps, dict["Kernel", Floats]()
 
-    def matrix(self, kernel: HasMatrix) -> Floats:
+    def matrix(self, kernel: "Kernel") -> Floats:
         """Return the matrix of a part of a kernel, (..., n, m); callers must not overwrite it."""
         if not self.keeps:
             return kernel._matrix(self)

@@ -162,27 +162,6 @@ class Search:
         """Return the path so far."""
         return Path(np.stack(self.points), np.array(self.values), self.sites, self.evaluations)
 
-    def quasi_newton(self) -> None:
-        """Minimise by L-BFGS-B; the value and the gradient agree for fixed sites."""
-        first = self.begin()
-
-        def function(parameters: Doubles) -> tuple[float, Doubles]:
-            at_start = self.evaluations == 1 and np.array_equal(parameters, self.start)
-            return first if at_start else self.evaluate(parameters, self.sites)
-
-        def record(intermediate_result: OptimizeResult) -> None:
-            self.record_step(intermediate_result.x, float(intermediate_result.fun))
-
-        minimize(
-            function,
-            self.start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(*self.bounds, strict=True)),
-            callback=record,
-            options={"maxiter": self.steps},
-        )
-
     def ascent(self, sites: Callable[[Doubles], Doubles]) -> tuple[Ascent, Function]:
         """Return an ascent of minus the criterion, with no outward gradient at the bounds."""
         low, high = self.bounds
@@ -216,8 +195,25 @@ class Search:
 
 @STRATEGIES.register("constant")
 def constant(search: Search) -> Path:
-    """Keep the sites fixed."""
-    search.quasi_newton()
+    """Keep the sites fixed, so that value and gradient agree, and minimise by L-BFGS-B."""
+    first = search.begin()
+
+    def function(parameters: Doubles) -> tuple[float, Doubles]:
+        at_start = search.evaluations == 1 and np.array_equal(parameters, search.start)
+        return first if at_start else search.evaluate(parameters, search.sites)
+
+    def record(intermediate_result: OptimizeResult) -> None:
+        search.record_step(intermediate_result.x, float(intermediate_result.fun))
+
+    minimize(
+        function,
+        search.start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(*search.bounds, strict=True)),
+        callback=record,
+        options={"maxiter": search.steps},
+    )
     return search.path()
 
 

@@ -125,11 +125,8 @@ class Candidates:
 
     def _number(self, point: Point) -> int:
         """Return the number of a point, added to `known` if it is new."""
-        candidate = self._candidate(point)
+        rule = list(self._variances)[point.scaling]
+        candidate = Candidate(str(point.kernel(self._variances[rule])), rule)
         if candidate not in self.known:
             self.known.append(candidate)
         return self.known.index(candidate)
-
-    def _candidate(self, point: Point) -> Candidate:
-        rule = list(self._variances)[point.scaling]
-        return Candidate(str(point.kernel(self._variances[rule])), rule)

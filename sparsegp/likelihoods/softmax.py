@@ -144,9 +144,15 @@ class Softmax(Biased, name="softmax"):
             If the rule has too many points.
         """
         mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
-        points, log_weights = product_rule(self.n_nodes, self._check_points(mean.shape[1]))
+        n_classes = mean.shape[1]
+        if self.n_nodes**n_classes > MAX_POINTS:
+            raise SettingsError(
+                f"likelihood={self.name} needs {self.n_nodes}^{n_classes} points a row for "
+                f"{n_classes} classes, more than {MAX_POINTS}; use multinomial_probit"
+            )
+        points, log_weights = product_rule(self.n_nodes, n_classes)
         scale, parts = np.sqrt(variance), list[tuple[Doubles, Doubles, Doubles]]()
-        for some in pieces(len(mean), CHUNK // mean.shape[1]):
+        for some in pieces(len(mean), CHUNK // n_classes):
             parts += _tilted(points, log_weights, mean[some], scale[some], target[some])
         if not parts:
             return Moments(np.empty(0), np.empty(mean.shape), np.empty(mean.shape))
@@ -155,14 +161,6 @@ class Softmax(Biased, name="softmax"):
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
         """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
         return self.moments(mean, variance, target).slope[:, : len(self.biases)]
-
-    def _check_points(self, n_classes: int) -> int:
-        if self.n_nodes**n_classes > MAX_POINTS:
-            raise SettingsError(
-                f"likelihood={self.name} needs {self.n_nodes}^{n_classes} points a row for "
-                f"{n_classes} classes, more than {MAX_POINTS}; use multinomial_probit"
-            )
-        return n_classes
 
 
 def _tilted(
