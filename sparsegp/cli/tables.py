@@ -75,7 +75,7 @@ def table_for(
     dataset = open_dataset(source, labels=labels, **known_of(model, weight_column), **columns)
     rows = dataset.train if learning or dataset.test is None else dataset.test
     rows = replace(rows, source=columns.get("called", rows.source))
-    table = weighed(rows, weight_column).encoded_for(model.encoding, model.names, model.medians)
+    table = weighed(rows, weight_column).encoded_for(model)
     if not learning:  # learning checks them itself
         summarise(table.X, table.source, names=table.names)
     return table
@@ -160,7 +160,7 @@ def score(
     DataError
         If there are no labels.
     """
-    table = table.encoded_for(model.encoding, model.names, model.medians)
+    table = table.encoded_for(model)
     if model.is_regression:
         y = as_numbers(table.y, table.source)
         moments = [model.predictive_mean_and_variance(X) for X, _ in batches(table)]

@@ -221,12 +221,6 @@ class Encoding:
         return cls(study(Frame.of(frame, source, scheduler), source, kinds or {}, scheduler))
 
     @classmethod
-    def of_numbers(cls, names: Sequence[str], medians: Doubles) -> "Encoding":
-        """Create the encoding of numeric columns, which fills missing values by medians (p,)."""
-        pairs = zip(names, medians.tolist(), strict=True)
-        return cls(tuple(Column(name, "number", ("",), fill=median) for name, median in pairs))
-
-    @classmethod
     def from_json(cls, columns: Sequence[Mapping[str, Any]]) -> "Encoding":
         """Create an encoding from the result of `to_json`."""
         return cls(tuple(map(Column.from_json, columns)))
@@ -350,21 +344,20 @@ class Encoding:
         return ((column, frame.iloc[:, at]) for column, at in zip(used, places, strict=True))
 
 
-def encoding_for(
-    found: Sequence[str] | None,
-    encoding: Encoding | None,
-    names: Sequence[str] | None,
-    medians: Doubles | None,
-) -> Encoding | None:
+def encoding_for(found: Sequence[str] | None, fitted: Any) -> Encoding | None:
     """Return the encoding of a frame for a model; None if it must consist of numbers.
 
-    `found` are the column names of the frame, None for an array; the others are attributes of the
-    model, see `sparsegp.model.Model`.
+    `found` are the column names of the frame, None for an array; `fitted` is the model, or the
+    table that it learns from.
     """
-    if encoding is not None or medians is None or found is None:
-        return encoding
-    called = found if names is None else names
-    return Encoding.of_numbers(called, medians) if len(called) == len(medians) else None
+    medians = fitted.medians
+    if fitted.encoding is not None or medians is None or found is None:
+        return fitted.encoding  # type: ignore[no-any-return]
+    called = found if fitted.names is None else fitted.names
+    if len(called) != len(medians):
+        return None
+    pairs = zip(called, medians.tolist(), strict=True)
+    return Encoding(tuple(Column(name, "number", ("",), fill=median) for name, median in pairs))
 
 
 def _encoded(

@@ -162,28 +162,17 @@ class Table:
         X, names = encoding.apply(self.frame, self.source, means), encoding.names
         return replace(self, X=X, names=names, frame=None, encoding=encoding)
 
-    def encoded_for(
-        self, encoding: Encoding | None, names: Sequence[str] | None, medians: Doubles | None
-    ) -> "Table":
-        """Return the table with the columns of a model, given its attributes; see `encoded`.
+    def encoded_for(self, fitted: Any) -> "Table":
+        """Return the table with the columns of a model or of its training rows; see `encoded`.
 
-        Missing values are filled, even if the training rows had none.
+        Named columns are put into the same order, and none may be missing. Missing values are
+        filled, even if the training rows had none.
         """
         found = None if self.frame is None else self.frame.names
-        table = self.encoded(encoding_for(found, encoding, names, medians)).select(names)
-        return replace(table, encoding=encoding, medians=medians)
-
-    def select(self, names: Sequence[str] | None) -> "Table":
-        """Return the table with these columns in this order; unchanged if either has no names.
-
-        Raises
-        ------
-        DataError
-            If some are missing; they are named.
-        """
-        if names is None or self.names is None or tuple(names) == self.names:
-            return self
-        return self.columns(column_places(names, self.names, self.source))
+        table, names = self.encoded(encoding_for(found, fitted)), fitted.names
+        if names is not None and table.names not in (None, names):
+            table = table.columns(column_places(names, table.names or (), self.source))
+        return replace(table, encoding=fitted.encoding, medians=fitted.medians)
 
     def columns(self, places: Sequence[int]) -> "Table":
         """Return the table with the columns at these positions, in this order."""

@@ -75,8 +75,8 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
         If the columns differ from those of the fit, or are not numbers.
     """
     refuse_masks(X)
-    model, names = estimator.model_, frame_names(as_pandas(X)) if is_frame(X) else None
-    encoding = encoding_for(names, model.encoding, model.names, model.medians)
+    names = frame_names(as_pandas(X)) if is_frame(X) else None
+    encoding = encoding_for(names, estimator.model_)
     if encoding is not None:
         if not is_frame(X):
             raise DataError(

@@ -161,7 +161,7 @@ def prepare(
     summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
     held_out_target: Any = None
     if held_out is not None:
-        held_out = held_out.encoded_for(train.encoding, train.names, train.medians)
+        held_out = held_out.encoded_for(train)
         Dataset(train, held_out)  # raises an error if columns differ
         summarise(held_out.X, held_out.source, scheduler, held_out.names)
         if numbers is not None:

@@ -183,7 +183,7 @@ def _pair(old: Any) -> tuple[Any, Any]:
 def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
     """Return labelled rows with the columns of the model, encoded as numbers."""
     table = X if isinstance(X, Table) else table_from_arrays(X, y, name)
-    table = table.encoded_for(model.encoding, model.names, model.medians)
+    table = table.encoded_for(model)
     if table.X.shape[1] != model.n_features or table.y is None:
         found = f"{table.X.shape[1]} columns{'' if table.y is not None else ' and no labels'}"
         raise DataError(

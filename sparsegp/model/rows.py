@@ -34,7 +34,7 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     encoding = model.encoding
     if is_frame(X):
         X = as_pandas(X)
-        encoding = encoding_for(frame_names(X), encoding, model.names, model.medians)
+        encoding = encoding_for(frame_names(X), model)
         if encoding is not None:
             X = encoding.apply(X, "X")
     elif encoding is not None and np.shape(X)[1:] != (model.n_features,):
