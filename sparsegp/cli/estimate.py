@@ -55,7 +55,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     from sparsegp.data import Numbers, encode
     from sparsegp.settings import settings_given
 
-    named = shared.settings_of(options)
+    named = shared.given(options, shared.SETTINGS)
     settings = settings_given(**named)
     settings.require_used(named)
     train, held_out = training_tables(data, test, **shared.given(options, shared.COLUMNS))

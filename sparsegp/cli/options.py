@@ -90,10 +90,7 @@ def number(name: str, help: str, kind: type = int) -> Options:
     return click.option(name, type=kind, metavar="N" if kind is int else "X", help=help)
 
 
-stub_memory = text(
-    "--stub-memory", "SIZE", "The bound of --stub-entries in bytes: 4GB, 500MB, 2GiB."
-)
-settings = together([*map(of_setting, SPARSE_SETTINGS.values()), stub_memory])
+settings = together(map(of_setting, SPARSE_SETTINGS.values()))
 
 _method = DENSE_SETTINGS["method"]
 _method = replace(
@@ -238,30 +235,3 @@ def place(options: dict[str, Any]) -> dict[str, Any]:
     for name, value in named.items():
         tls["runtime"] = f"{name}={value}" if isinstance(value, int) else value
     return tls
-
-
-def settings_of(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that were given, and the task, if any.
-
-    Raises
-    ------
-    SettingsError
-        If a size cannot be parsed, or is given twice.
-    """
-    named = given(options, SETTINGS)
-    if (size := options.get("stub_memory")) is None:
-        return named
-    if "stub_entries" in named:
-        raise SettingsError("give only one of --stub-entries and --stub-memory")
-    from dask.utils import parse_bytes
-
-    try:
-        found = int(parse_bytes(size))
-    except (ValueError, OverflowError):
-        found = -1
-    if found < 0 or not size.strip(" .")[:1].isdigit():  # Dask reads a bare unit as 1
-        raise SettingsError(
-            f"--stub-memory must be a size such as 4GB or 500MB, got {size!r}"
-        ) from None
-    precision = TrainSettings(precision=named.get("precision", TrainSettings.precision))
-    return {**named, "stub_entries": found // precision.dtype.itemsize}

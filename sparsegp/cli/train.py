@@ -74,7 +74,7 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         from sparsegp.settings import settings_given
         from sparsegp.store import folder_of
 
-        typed, place = shared.settings_of(options), shared.place(options)
+        typed, place = shared.given(options, shared.SETTINGS), shared.place(options)
         enlarge, named = with_copies(options, typed)
         settings = (tunable if options["tuned"] else settings_given)(**named)
         settings.require_used(typed)  # before data are read

@@ -50,7 +50,7 @@ def tune(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         from sparsegp.settings.sparse import SEARCHED
         from sparsegp.store import folder_of
 
-        settings, place = shared.settings_of(options), shared.place(options)
+        settings, place = shared.given(options, shared.SETTINGS), shared.place(options)
         wanted = tunable(**settings)
         wanted.require_used(settings)  # before anything is read
         columns = shared.given(options, shared.COLUMNS)

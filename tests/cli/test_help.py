@@ -5,7 +5,6 @@ import sys
 import pytest
 
 from sparsegp.cli.grouped import GROUPS, SELDOM
-from sparsegp.cli.options import settings_of
 from sparsegp.cli.program import program
 from sparsegp.cli.train import train
 from sparsegp.data.catalog import CATALOG
@@ -113,12 +112,3 @@ def test_program(invoke):
         assert f"  {name} " in shown
         assert command.get_short_help_str(35).removesuffix("...") in shown
     assert "0.1.0" in invoke("--version").output
-
-
-@pytest.mark.parametrize(
-    ("size", "precision", "entries"),
-    [("4 gb", "float64", 5 * 10**8), ("1.5MB", "float32", 375_000), ("2GiB", "float64", 2**28)],
-)
-def test_memory_of_stubs_is_a_number_of_entries(size, precision, entries):
-    found = settings_of({"stub_memory": size, "precision": precision})
-    assert found == {"stub_entries": entries, "precision": precision}
