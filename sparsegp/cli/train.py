@@ -1,9 +1,7 @@
 """`sparsegp train`."""
 
-import csv
-import io
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +86,6 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         kept = shared.given(options, shared.KEPT)
         run = RunOptions(out=out, progress=progress, **kept, **place)
         model, search = fit(table, held_out, settings, run, limits, **room)
-        write_history(folder_of(out), model.history)
         progress.begin("evaluate")
         evaluation = None if held_out is None else score(model, held_out)[0]
     record = {
@@ -155,16 +152,6 @@ def limits_of_search(options: dict[str, Any], kernel: str | None) -> dict[str, A
     return None
 
 
-def write_history(folder: "Folder", history: Sequence[Mapping[str, float]]) -> None:
-    """Write the history of the selection as a table; missing values are empty, numbers exact."""
-    text, names = io.StringIO(), dict.fromkeys(name for record in history for name in record)
-    writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(history)
-    with folder.writing("history.csv", sync=False) as file:
-        file.write(text.getvalue().encode())
-
-
 def outcome(model: "Model", table: "Table", folder: "Folder") -> dict[str, Any]:
     """Return the record of a model: data, description and files."""
     from sparsegp.cli.tables import facts
@@ -180,7 +167,6 @@ def outcome(model: "Model", table: "Table", folder: "Folder") -> dict[str, Any]:
         "likelihood": model.likelihood.to_json(),
         "run": str(folder),
         "model": f"{folder}/{MODEL_FILE}",
-        "history": f"{folder}/history.csv",
         "model_bytes": folder.sizes()[MODEL_FILE],
     }
 

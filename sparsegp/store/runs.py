@@ -27,7 +27,7 @@ from sparsegp.store.folders import Directory, Folder, folder_of
 
 MODEL, CHECKPOINT = "sparsegp-model", "sparsegp-checkpoint"
 MODEL_FILE, RUN_FILE, PROGRESS_FILE = "model.zarr.zip", "run.json", "progress.json"
-RUN_FILES = {MODEL_FILE, PROGRESS_FILE, RUN_FILE, "history.csv"}
+RUN_FILES = {MODEL_FILE, PROGRESS_FILE, RUN_FILE}
 TUNING = "tuning"
 CHECKPOINT_FILE = re.compile(r"checkpoint-([0-9]{8,15})\.zarr\.zip")
 

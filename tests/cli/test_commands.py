@@ -30,9 +30,9 @@ def test_json_of_train(invoke, files, tmp_path, last_json):
     again = last_json(invoke("evaluate", record["run"], files / "pair.npz", "--json").stdout)
     for name in ("n", "error", "nlpp", "brier", "ece", "confusion"):
         assert again[name] == record[name]
-    history = np.genfromtxt(record["history"], delimiter=",", names=True)
-    assert history["n_active"].tolist() == [5, 10, 15, 20]
-    assert 0.0 <= history["train_error"][-1] < 0.3
+    history = last_json(invoke("inspect", record["run"], "--json").stdout)["history"]
+    assert [point["n_active"] for point in history] == [5, 10, 15, 20]
+    assert 0.0 <= history[-1]["train_error"] < 0.3
     assert record["train_error"] is None  # that is of the selection, not of the model
 
 

@@ -21,7 +21,6 @@ def test_a_run_in_a_store(run, trained, files, invoke, last_json, tmp_path):
     assert (record["run"], record["model"]) == (run, f"{run}/model.zarr.zip")
     files = folder_of(run).sizes()
     assert record["model_bytes"] == files["model.zarr.zip"]
-    assert "history.csv" in files
     assert invoke("evaluate", run, data).stdout == invoke("evaluate", trained, data).stdout
     invoke("predict", run, data, "--out", tmp_path / "p.csv")
     in_store, on_disk = (
