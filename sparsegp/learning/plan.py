@@ -73,6 +73,9 @@ class Plan:
         Standard errors by which the winner must lead the kernel of the settings.
     reestimation : Size, optional
         Rows and active rows with which the length scales of the best are re-estimated.
+    confirmation : Size, optional
+        Trials that decide between kinds of kernel, if more rows can be fitted than are re-estimated
+        from.
     is_regression : bool
         Whether it is a regression.
     """
@@ -87,6 +90,7 @@ class Plan:
     ends_early: bool = False
     errors: float = 0.0
     reestimation: Size | None = None
+    confirmation: Size | None = None
     is_regression: bool = False
 
     @classmethod
@@ -145,5 +149,6 @@ class Plan:
             from_first=max_trials is not None,
             ends_early=n < FEW_ROWS and max_trials is None,
             reestimation=Size(all_rows, wanted) if is_reestimated else None,
+            confirmation=Size(last, wanted // 2) if is_reestimated and last > all_rows else None,
             is_regression=is_regression,
         )

@@ -7,8 +7,8 @@
    with `laplace` then gets input warping.
 3. The best candidate is selected; it must lead a given kernel by two standard errors. A sum or a
    kernel with a metric, whose fits take longer, must lead all others by one.
-4. The length scales of the best kernel of each kind are re-estimated from half of the rows, with
-   more active rows; those of the better kind then from all rows.
+4. The length scales of the best kernel of each kind are re-estimated from half of some more rows,
+   with more active rows; those of the better kind then from all of them.
 5. If the number of active rows is not given, it is doubled as long as the expected gain is enough.
 
 In stages 1 to 3 candidates are judged by the same held-out rows, which no fit has seen. Decisions
@@ -235,10 +235,8 @@ class Search:
     def reestimate(self) -> bool:
         """Re-estimate length scales with more rows and active rows, and take the best kind.
 
-        With as many active rows as in a run, shorter length scales pay. Half of the rows decide
-        between the kinds; the length scales of the better one are then learnt from all rows. No
-        unseen rows are left, but two-fold cross-validation on these rows is as informative as the
-        rows held out before.
+        With as many active rows as in a run, shorter length scales pay. First they are learnt from
+        half of the rows for every kind, then from all rows for the better one.
         """
         size, before = self.plan.reestimation, self.outcomes.get(self.winner)
         is_kept = self.plan.errors > 0.0 and self.winner == 0
@@ -250,11 +248,31 @@ class Search:
         learnt = [n for n, outcome in found.items() if outcome.nlpp is not None]
         if len(found) < len(kinds) or not learnt:
             return len(found) == len(kinds)
-        self._set_winner(min(learnt, key=lambda n: _sum_of_nlpp(found[n], self.outcomes[n])), found)
+        nlpp = self._nlpp_of_kinds({n: found[n] for n in learnt})
+        if len(nlpp) < len(learnt):
+            return False
+        self._set_winner(min(nlpp, key=nlpp.__getitem__), found)
         found = self._reestimated([self.winner], size)
         if found and found[self.winner].nlpp is not None:
             self._set_winner(self.winner, found)
         return bool(found)
+
+    def _nlpp_of_kinds(self, learnt: Mapping[int, Outcome]) -> Mapping[int, float]:
+        """Return what decides between candidates, given their re-estimated kernels.
+
+        If more rows can be fitted than these kernels were learnt from, it is the NLPP of a fit to
+        them: a kind that is better on few rows need not be on many. Otherwise no unseen rows are
+        left, but two-fold cross-validation is as informative as the rows held out before.
+        """
+        size = self.plan.confirmation
+        if size is None or len(learnt) == 1:
+            return {n: _sum_of_nlpp(each, self.outcomes[n]) for n, each in learnt.items()}
+        trials = [
+            replace(self._later_trial(n, REESTIMATED, size), kernel=each.kernel)
+            for n, each in learnt.items()
+        ]
+        found = self.try_out(trials, f"kinds of kernel on {size.rows} rows")
+        return {n: _sum_of_nlpp(each) for n, each in found.items()}
 
     def _reestimated(
         self, numbers: Sequence[int], size: Size, first: int = 0

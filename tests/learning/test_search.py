@@ -296,6 +296,17 @@ def test_the_best_of_two_kinds_by_both_judgements(again: dict[str, float], best:
     assert (found.kernel, found.nlpp) == (learnt(best), BEST[best])
 
 
+@pytest.mark.parametrize(("rough", "best"), [(0.11, ROUGH), (0.21, GIVEN)])
+def test_of_two_kinds_the_better_on_more_rows_is_taken(rough: float, best: str) -> None:
+    two_fold = {learnt(GIVEN): 0.1, learnt(ROUGH): 0.9}
+    more = {learnt(GIVEN): 0.2, learnt(ROUGH): rough}
+    nature = Nature({**BEST, **more}, noise=10.0, again=two_fold)
+    found = outcome(nature, None, 20_000, learns_again=True)
+    confirmed = [t for t in nature.trials if t.rung == 4 and not t.again]
+    assert [(t.kernel, t.rows) for t in confirmed] == [(k, 16000) for k in more]
+    assert found.kernel == learnt(best)
+
+
 def test_kinds_that_are_not_nearly_as_good_are_not_learnt_again() -> None:
     nature = Nature(BEST)
     assert outcome(nature, None, 5000, learns_again=True).kernel == learnt(GIVEN)
@@ -315,8 +326,10 @@ def test_without_time_for_all_rows_what_half_of_them_say_is_taken(time: int, ker
 
 @pytest.mark.parametrize(("asked", "n_active"), [(20, 300), (600, 600), (5000, 1000)])
 def test_they_are_learnt_with_as_many_active_rows_as_a_run_has(asked: int, n_active: int) -> None:
-    size = Plan.of((9000, 2), asked, None).reestimation
-    assert size == Size(8000, n_active)
+    plan = Plan.of((9000, 2), asked, None)
+    assert plan.reestimation == Size(8000, n_active)
+    assert plan.confirmation == Size(9000, n_active // 2)
+    assert Plan.of((7700, 2), asked, None, held_out=300).confirmation is None
 
 
 @pytest.mark.parametrize(
