@@ -95,15 +95,22 @@ def shape(line: str) -> str:
     return " ".join(line.split())
 
 
+def nlpps(line: str) -> list[float]:
+    """Return the NLPPs that a line states."""
+    return [float(number) for number in re.findall(r"nlpp +(\d+\.\d+)", line)]
+
+
 def assert_printed(shown: str, printed: str, where: str) -> None:
-    """Check that every line shown was printed, apart from its numbers."""
-    lines = {shape(line) for line in printed.splitlines()}
+    """Check that every line shown was printed, with NLPPs within 3 % and any other numbers."""
+    lines = [(shape(line), nlpps(line)) for line in printed.splitlines()]
     for line in shown.splitlines():
         if line.strip() == "...":
             continue
-        start = shape(line.removesuffix("..."))
-        found = start in lines or (
-            line.endswith("...") and any(full.startswith(start) for full in lines)
+        start, stated, is_whole = shape(line.removesuffix("...")), nlpps(line), line[-3:] != "..."
+        found = any(
+            (full == start if is_whole else full.startswith(start))
+            and stated == pytest.approx(found[: len(stated)], rel=0.03)
+            for full, found in lines
         )
         assert found, f"{where} shows {line!r}; printed:\n{printed}"
 
