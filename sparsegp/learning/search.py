@@ -291,6 +291,9 @@ class Search:
     def _best_of_kinds(self) -> list[int]:
         """Return the best candidates of up to `MAX_KINDS` kinds that are close to the winner.
 
+        If all of these are sums, and more rows will decide, the best other kind is added: simple
+        kernels such as `additive` may be far better then.
+
         Kernels that cannot have per-column length scales, such as `linear`, are left out, even the
         winner. Only the winner may have a metric, since its many parameters were learnt from most
         of the rows that would judge it.
@@ -301,7 +304,11 @@ class Search:
             can_be = n == self.winner if is_mixed else self._kernel(n).supports_ard
             if can_be and self._is_close(n, self.winner):
                 best.setdefault(self._kind(n), n)
-        return list(best.values())[:MAX_KINDS]
+        kinds = list(best.values())
+        kept, others = kinds[:MAX_KINDS], kinds[MAX_KINDS:]
+        if self.plan.confirmation is not None and all(map(self._is_sum, kept)):
+            kept += [n for n in others if not self._is_sum(n)][:1]
+        return kept
 
     def _kernel(self, number: int) -> Kernel:
         return parse(self.outcomes[number].kernel)
@@ -310,7 +317,10 @@ class Search:
         """Return the kind of a candidate: scaling, metric, and whether a sum and rough."""
         _, scaling, metric = self.candidates.known[number]
         kernel = self._kernel(number)
-        return scaling, metric, isinstance(kernel, Sum), kernel.is_rough
+        return scaling, metric, self._is_sum(number), kernel.is_rough
+
+    def _is_sum(self, number: int) -> bool:
+        return isinstance(self._kernel(number), Sum)
 
     def _is_close(self, number: int, best: int) -> bool:
         """Return whether a candidate is nearly as good as `best`, within `CLOSE_ERRORS`."""

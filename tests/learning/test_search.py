@@ -1,21 +1,19 @@
 """Which kernels are tried, on how many rows, and which is chosen, with figures made up."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from sparsegp.kernels import parse
 from sparsegp.learning import plan as module
-from sparsegp.learning.by_column import with_ard, with_warping
+from sparsegp.learning.by_column import with_warping
 from sparsegp.learning.plan import Plan, Size
-from sparsegp.learning.search import MIN_ROWS_FOR_SUM, Choice, search
+from sparsegp.learning.search import MIN_ROWS_FOR_SUM, search
 from sparsegp.learning.space import MAX_SEARCH_COLUMNS, Candidates
 from sparsegp.learning.trials import Outcome, Trial
+from tests.learning.figures import RULES, Nature, learnt, made_of, outcome
 
-RULES = {"auto": np.ones(2)}
 GIVEN = "50.0*rbf(1.0)"
 
 
@@ -47,80 +45,6 @@ def test_sizes_of_a_search(max_trials: int | None) -> None:
     nearly_all = Plan.of((1240, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
     assert nearly_all.sizes == []
     assert Plan.of((5000, 20), 1000, None, n_classes=0).count == module.REGRESSION_CANDIDATES
-
-
-# -- with figures made up --------------------------------------------------------------------------
-
-
-class Nature:
-    """Nlpp of what is tried; trials in order, as many as there is time for.
-
-    The noise is the standard deviation of the log probabilities of a row, another for every trial.
-    What is learnt again may have figures of its own.
-    """
-
-    def __init__(
-        self,
-        nlpp: Mapping[str, float] = {},
-        noise: float = 0,
-        time: int = 10**9,
-        p: int = 2,
-        again: Mapping[str, float] = {},
-    ) -> None:
-        self.nlpp, self.noise, self.time, self.p, self.again = nlpp, noise, time, p, again
-        self.trials: list[Trial] = []
-
-    def of(self, kernel: str, n_active: int = 0) -> float:
-        return self.nlpp.get(f"{n_active}", self.nlpp.get(kernel, 1.0 + hash_of(kernel)))
-
-    def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
-        assert what
-        found = {}
-        for trial in trials[: max(0, self.time - len(self.trials))]:
-            self.trials.append(trial)
-            is_learnt = trial.by_column and trial.metric == "none"
-            kernel = learnt(trial.kernel, self.p) if is_learnt else trial.kernel
-            nlpp = self.of(made_of(trial, self.p), trial.n_active)
-            nlpp = self.again.get(made_of(trial, self.p), nlpp) if trial.again else nlpp
-            noise = self.noise * unit(len(self.trials))
-            figures = (nlpp, 0.0, 0.0, 0.0, "")
-            found[trial.number] = Outcome(kernel, *figures, log_p=noise - nlpp)
-        return found
-
-
-def learnt(kernel: str, p: int = 2) -> str:
-    """Return what stands for a kernel with a length scale for each of p columns."""
-    return str(with_ard(parse(kernel), p))
-
-
-def made_of(trial: Trial, p: int = 2) -> str:
-    """Return the kernel that a trial makes, or what stands for it under a metric."""
-    kernel = learnt(trial.kernel, p) if trial.by_column else trial.kernel
-    return kernel if trial.metric == "none" else f"{trial.metric} of {trial.kernel}"
-
-
-def unit(seed: int) -> np.ndarray:
-    """A thousand numbers of mean 0 and standard deviation 1."""
-    found = np.random.default_rng(seed).standard_normal(1000)
-    return np.asarray((found - found.mean()) / found.std())
-
-
-def hash_of(text: str) -> float:
-    """A number from 0 to 1 that is the same in every process."""
-    return float(np.random.default_rng(list(text.encode())).random())
-
-
-def outcome(
-    nature: Nature,
-    max_trials: int | None = 14,
-    n: int = 500,
-    learns_again: bool = False,
-    errors: float = 0.0,
-    **how: Any,
-) -> Choice:
-    plan = replace(Plan.of((n, 2), 60, max_trials, **how), errors=errors)
-    plan = plan if learns_again else replace(plan, reestimation=None)
-    return search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
 
 
 def test_nothing_is_tried_twice() -> None:
@@ -305,6 +229,16 @@ def test_of_two_kinds_the_better_on_more_rows_is_taken(rough: float, best: str) 
     confirmed = [t for t in nature.trials if t.rung == 4 and not t.again]
     assert [(t.kernel, t.rows) for t in confirmed] == [(k, 16000) for k in more]
     assert found.kernel == learnt(best)
+
+
+@pytest.mark.parametrize("n", [5000, 20_000])
+def test_beside_sums_alone_a_simpler_kernel_is_confirmed_on_more_rows(n: int) -> None:
+    smooth = "25.0*rbf(1.0) + 25.0*matern52(1.0)"
+    sums = {learnt(smooth): 0.1, learnt(f"{ROUGH} + {smooth}"): 0.101}
+    nature = Nature({smooth: 0.2, ROUGH: 0.2, **sums, learnt(ROUGH): 0.102}, noise=10.0)
+    search(Candidates(smooth, RULES, 0), Plan.of((n, 2), 60, None), nature.try_out)
+    again = [t.kernel for t in nature.trials if t.again and t.first]
+    assert again == [*sums, *[learnt(ROUGH)][: n > 8000]]
 
 
 def test_kinds_that_are_not_nearly_as_good_are_not_learnt_again() -> None:
