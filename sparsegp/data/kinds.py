@@ -284,8 +284,7 @@ def _reading(levels: Counter[str], given: str | None) -> str:
 def _read(series: Any, kind: str) -> Doubles:
     """Return numbers or truth values, (n, 1), or the parts of dates, (n, 4)."""
     kind, _, form = kind.partition(":")
-    found = dates(series, form) if kind == "date" else numbers(series, kind)
-    return found.reshape(len(series), -1)
+    return dates(series, form) if kind == "date" else numbers(series, kind)[:, np.newaxis]
 
 
 def _tallies(part: Any, start: int, kinds: Mapping[str, str], drawn: Integers) -> dict[str, Tally]:
@@ -355,7 +354,7 @@ def _fault(name: str, kind: str, tally: Tally, where: Where) -> str:
 
 def _column(name: str, kind: str, tally: Tally) -> Column:
     """Create a column and its encoding from its tally."""
-    kind, _, form = kind.partition(":")
+    kind, _, form = (kind or "category").partition(":")
     share = tally.missing / tally.n
     if kind == "category":
         return _category(name, tally, share)

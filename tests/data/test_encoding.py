@@ -225,6 +225,11 @@ def test_what_columns_hold(values, kind, names):
         ([*map(str, range(30)), "?"], None, r"row 30, column 'a': '\?' is no number"),
         ([7, 7, 7], None, "columns that vary; those of T have one value, or none: a"),
         (pd.period_range("2020", periods=3, freq="D"), None, "is of type Period"),
+        ([None] * 3, None, r"none: a \(no value\)"),
+        ([pd.NA] * 3, None, r"none: a \(no value\)"),
+        (pd.array([None] * 3, "str"), None, r"none: a \(no value\)"),
+        (pd.array([None] * 3, pd.ArrowDtype(pyarrow.null())), None, r"none: a \(no value\)"),
+        (pd.array([None] * 3, "period[D]"), None, r"none: a \(no value\)"),
     ],
 )
 def test_what_columns_cannot_hold(values, kind, message):
