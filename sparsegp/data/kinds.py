@@ -73,9 +73,7 @@ def numbers(series: Any, kind: str = "number") -> Doubles:
     """Return the values of a column as numbers, (n,); NaN where one is missing or unreadable."""
     if isinstance(series.dtype, pd.CategoricalDtype):
         series = series.astype(object)
-    if types.is_datetime64_any_dtype(series.dtype):
-        return np.full(len(series), np.nan)
-    if not types.is_numeric_dtype(series.dtype):
+    if not types.is_numeric_dtype(series.dtype) and series.dtype.kind not in "Mm":
         if kind == "truth":
             codes, words = texts(series)
             return np.array([*(TRUTHS.get(word.lower(), np.nan) for word in words), np.nan])[codes]
@@ -83,6 +81,8 @@ def numbers(series: Any, kind: str = "number") -> Doubles:
             series = pd.to_numeric(series.astype(object), errors="coerce")
         except OverflowError:  # whole numbers beyond those of doubles
             series = series.map(lambda value: pd.to_numeric(str(value), errors="coerce"))
+    if series.dtype.kind in "cMm":  # complex numbers, dates, durations
+        return np.full(len(series), np.nan)
     found: Doubles = series.to_numpy(np.float64, na_value=np.nan)
     return found
 
@@ -90,8 +90,8 @@ def numbers(series: Any, kind: str = "number") -> Doubles:
 def dates(series: Any, form: str = "") -> Doubles:
     """Return the year and the parts in `CIRCLES` of dates, (n, 4); NaN where a value is no date.
 
-    Text is read in the format `form`, by default that of `date_form`, or in ISO 8601. Numbers are
-    not dates.
+    Dates with a time zone are those in UTC. Text is read in the format `form`, by default that of
+    `date_form`, or in ISO 8601. Numbers are not dates.
     """
     is_arrow = isinstance(series.dtype, pd.ArrowDtype)
     if is_arrow or not types.is_datetime64_any_dtype(series.dtype):
@@ -102,7 +102,7 @@ def dates(series: Any, form: str = "") -> Doubles:
         forms = dict.fromkeys((form or date_form(words[:-1]) or ISO, ISO))
         read = [pd.to_datetime(words, format=f, errors="coerce", utc=True) for f in forms]
         return np.asarray(dates(read[0].fillna(read[-1]))[codes])
-    parts = series.dt
+    parts = pd.to_datetime(series, utc=True).dt
     hour = parts.hour + parts.minute / 60.0 + parts.second / 3600.0
     each = (parts.year, parts.day_of_year - 1, parts.day_of_week, hour)
     return np.column_stack([part.to_numpy(np.float64, na_value=np.nan) for part in each])

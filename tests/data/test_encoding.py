@@ -10,7 +10,7 @@ import pytest
 
 import sparsegp
 from sparsegp.cli.tables import relevances
-from sparsegp.data import Encoding, table_from_frame
+from sparsegp.data import Encoding, kinds, table_from_frame
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke
 
@@ -236,6 +236,21 @@ def test_what_columns_cannot_hold(values, kind, message):
     frame = pd.concat([pd.DataFrame({"a": values})] * 20)
     with pytest.raises(DataError, match=message):
         Encoding.learn(frame, "T", {"a": kind} if kind else None)
+
+
+@pytest.mark.parametrize("dtype", [complex, object])
+def test_complex_numbers_are_none_that_a_model_takes(dtype):
+    encoding = Encoding.learn(pd.DataFrame({"a": np.arange(9.0)}), "T")
+    with pytest.raises(DataError, match=r"row 0, column 'a': \(1\+2j\) is no finite number"):
+        encoding.apply(pd.DataFrame({"a": pd.Series([1 + 2j, 3], dtype=dtype)}), "T")
+
+
+@pytest.mark.parametrize("dtype", ["object", "str", "timestamp[ns, Asia/Tokyo][pyarrow]"])
+def test_dates_with_a_time_zone_are_those_in_utc(dtype):
+    days = pd.Series(pd.date_range("2020-01-01", periods=9, freq="7h"))
+    local = days.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")
+    for written in (local, local.astype(dtype)):
+        np.testing.assert_array_equal(kinds.dates(written), kinds.dates(days))
 
 
 def test_words_that_are_dates_are_taken_for_them():
