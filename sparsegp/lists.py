@@ -3,10 +3,25 @@
 import csv
 from collections.abc import Sequence
 
+from sparsegp.errors import SettingsError, quoted
+
 
 def words_in(text: str) -> list[str]:
-    """Split a text such as ``a,"b, c",d`` into its items."""
-    return [word.strip() for word in next(csv.reader([text], skipinitialspace=True), [])]
+    """Split a text such as ``a,"b, c",d`` into its items.
+
+    Raises
+    ------
+    SettingsError
+        If a quote is open, or there is a line break outside of quotes.
+    """
+    try:
+        words, _ = csv.reader([text, ""], skipinitialspace=True)  # an open quote joins the two
+    except (csv.Error, ValueError):
+        raise SettingsError(
+            "a list must be on one line, with commas between its items, and double quotes around "
+            f"items with a comma, got {quoted(text)}"
+        ) from None
+    return [word.strip() for word in words]
 
 
 def quote_if_needed(word: str) -> str:

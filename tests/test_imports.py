@@ -15,8 +15,8 @@ ROOT = Path(sparsegp.__file__).parent
 PROJECT = ROOT.parent / "pyproject.toml"
 
 LAYERS = [
-    ["blas", "errors", "lists", "types"],
-    ["fields", "progress", "registry", "state"],
+    ["blas", "errors", "types"],
+    ["fields", "lists", "progress", "registry", "state"],
     ["texts"],
     ["math"],
     ["kernels"],

@@ -84,7 +84,8 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
     if value is None or ctx.resilient_parsing:
         return
     try:
-        found = tomllib.loads(Path(value).read_text("utf-8"))
+        read = tomllib.loads(Path(value).read_text("utf-8"))
+        found = {k: v if isinstance(v, bool | dict | list) else str(v) for k, v in read.items()}
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"cannot read {value} as TOML: {reason}") from None
@@ -103,7 +104,7 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
                 "text, or a flag with true or false"
             )
         if flag is None:
-            taken[str(each.name)] = str(given)
+            taken[str(each.name)] = given
         elif given or flag.secondary_opts:  # like --no-header of --header
             taken[str(each.name)] = flag.flag_value if given else False
     ctx.default_map = taken

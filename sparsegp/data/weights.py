@@ -42,10 +42,13 @@ def class_weights(text: str) -> dict[str, float]:
         If the text cannot be parsed, or a weight is negative or not finite.
     """
     try:
-        pairs = [part.rpartition("=") for part in words_in(text)]
-        found = json.loads(text) if text.startswith("{") else {k.strip(): v for k, _, v in pairs}
+        if text.startswith("{"):
+            found = json.loads(text)
+        else:
+            pairs = (part.rpartition("=") for part in words_in(text))
+            found = {label.strip(): weight for label, _, weight in pairs}
         weights = {str(label): float(weight) for label, weight in found.items()}
-    except (AttributeError, OverflowError, TypeError, ValueError):
+    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError):
         weights = {"": -1.0}
     if not all(label and 0.0 <= weight < np.inf for label, weight in weights.items()):
         raise SettingsError(

@@ -62,6 +62,18 @@ REFUSED = [
     ("train numbers.npz --virtual trained", "must hold the active rows of the model"),
     ("train pair.npz --shift 1 --image 2x2", "--shift and --image is for copies; give --virtual"),
     ("train pair.npz --virtual none", "no run or model at .*none"),
+    *(
+        (f"train pair.npz {option} 'a{rest}'", "a list must be on one line.*got 'a")
+        for option in ("--drop", "--kinds", "--missing")
+        for rest in ("\nb", ',"b')
+    ),
+    ("train pair.npz --kinds a", "`?kinds.*; got 'a'"),
+    (f"train pair.npz --drop {'a' * 200_000}", "a list must be"),
+    ("train pair.npz --class-weight 'a=1\nb=2'", "class-weight must be balanced or labels"),
+    (
+        f"train pair.npz --class-weight '{{{{\"a\": {'[' * 100_000}'",
+        "class-weight must be balanced",
+    ),
     # how and where to run
     ("train pair.npz --block-rows 0", "--block-rows must be at least 1, got 0"),
     ("train pair.npz --checkpoint-every 0", "--checkpoint-every must be at least 1, got 0"),

@@ -98,6 +98,7 @@ def test_options_from_a_file(invoke, files, tmp_path, last_json):
         ("n-actve = 3", "'n-actve' must be an option"),
         ("= 3", "as TOML"),
         ("seed = " + 9999 * "[", "as TOML"),
+        ("seed = 0x1" + 9999 * "0", "as TOML"),
         ("n-active = 1.5", "'1.5' is not a valid integer"),
         ("n-active = inf", "'inf' is not a valid integer"),
         ("n-active = 2024-01-01", "'2024-01-01' is not a valid integer"),

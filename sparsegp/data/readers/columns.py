@@ -101,7 +101,7 @@ class Columns:
             if kind not in KINDS or not column:
                 raise DataError(
                     f"`kinds` must say NAME=KIND of columns, KIND one of {', '.join(KINDS)}; got "
-                    f"{quoted(f'{column}={kind}')}"
+                    f"{quoted(f'{column}={kind}' if column else kind)}"
                 )
 
     @classmethod
