@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -117,17 +118,20 @@ class Numbers:
     scale: float
 
     def __post_init__(self) -> None:
-        if not (0 < self.scale <= MAX_MAGNITUDE and abs(self.offset) <= MAX_MAGNITUDE):
+        least = 1 / MAX_MAGNITUDE
+        if not (least <= self.scale <= MAX_MAGNITUDE and abs(self.offset) <= MAX_MAGNITUDE):
             raise DataError(
-                f"labels of a regression must be at most {MAX_MAGNITUDE:g}, found mean "
-                f"{self.offset:g} and standard deviation {self.scale:g}"
+                f"labels of a regression must be at most {MAX_MAGNITUDE:g}, and their standard "
+                f"deviation at least {least:g}, found mean {self.offset:g} and standard deviation "
+                f"{self.scale:g}; multiply or divide them"
             )
 
     @classmethod
     def of(cls, y: Labels | None, source: str) -> "Numbers":
         """Compute the standardisation of the training targets; see `as_numbers`."""
         values = as_numbers(y, source)
-        return cls(float(values.mean()), float(values.std()) or 1.0)
+        varies = bool((values != values[0]).any())
+        return cls(float(values.mean()), float(values.std()) if varies else 1.0)
 
     def encode(self, y: Labels | None, source: str) -> Doubles:
         """Return standardised targets, (n,); see `as_numbers`."""
@@ -263,7 +267,9 @@ def _one_type(values: list[Any], source: str) -> Labels:
         labels = np.array(values)
         if labels.dtype.kind in REAL_KINDS:
             return labels
-    return short_strings([str(value) for value in values], source)
+    decode = partial(str, encoding="utf-8", errors="surrogateescape")  # surrogates are refused
+    texts = [decode(value) if isinstance(value, bytes) else str(value) for value in values]
+    return short_strings(texts, source)
 
 
 def short_strings(texts: Any, source: str) -> Labels:
