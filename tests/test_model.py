@@ -38,6 +38,8 @@ def test_predictions_do_not_depend_on_chunks(model: Model, X: np.ndarray) -> Non
         lazy = model.predict_proba(da.from_array(X, chunks=(rows, 64)))
         assert isinstance(lazy, da.Array)
         assert_array_equal(lazy.compute(), expected)
+    some = da.from_array(X, chunks=(100, 64))[X[:, 20] > 9]  # of unknown chunks
+    assert_allclose(model.predict_proba(some), expected[X[:, 20] > 9], rtol=1e-10)
     assert_array_equal(model.predict_proba(X[:512]), expected[:512])
     assert_allclose(model.predict_proba(X[5:6]), expected[5:6], rtol=1e-10)
 

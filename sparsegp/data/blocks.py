@@ -50,6 +50,13 @@ def row_blocks(n: int, p: int, source: str, multiple: int = 1) -> list[int]:
     return [min(rows, n - start) for start in range(0, max(n, 1), rows)]
 
 
+def of_known_sizes(X: Any) -> Any:
+    """Return a dask array; if sizes of its chunks are unknown, a copy for which they are found."""
+    if any(np.isnan(size) for size in X.shape):
+        return X.copy().compute_chunk_sizes()  # a copy, as this works in place
+    return X
+
+
 def from_memory(X: Any, source: str = "X") -> "da.Array":
     """Chunk an array or a scipy sparse matrix in memory, X (n, p), by rows.
 

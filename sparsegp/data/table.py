@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sparsegp.data.blocks import from_memory
+from sparsegp.data.blocks import from_memory, of_known_sizes
 from sparsegp.data.encoding import DROP, Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
 from sparsegp.data.labels import REAL_KINDS, as_numbers, encode, encode_with, tidy_labels
@@ -343,8 +343,7 @@ def _weights(given: Any, n: int, source: str) -> Doubles:
 
 def _dask_rows(X: Any, source: str) -> "da.Array":
     """Return a dask array chunked by rows only, in chunks of known size."""
-    if any(np.isnan(size) for size in X.shape):
-        X = X.compute_chunk_sizes()
+    X = of_known_sizes(X)
     if X.ndim == 2 and X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
     if X.dtype.kind == "O":

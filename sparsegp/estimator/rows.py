@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from sparsegp.data import table_from_frame
+from sparsegp.data.blocks import of_known_sizes
 from sparsegp.data.encoding import encoding_for
 from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed
 from sparsegp.errors import DataError
@@ -109,6 +110,4 @@ def _lazy_rows(estimator: Any, X: Any, reset: bool) -> Any:
     if is_frame(X):
         return _named(estimator, X, reset).to_dask_array(lengths=True)
     validate_data(estimator, X, skip_check_array=True, reset=reset)
-    if any(np.isnan(size) for size in X.shape):
-        return X.copy().compute_chunk_sizes()  # a copy, as this works in place
-    return X
+    return of_known_sizes(X)

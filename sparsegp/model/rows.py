@@ -8,6 +8,7 @@ from uuid import uuid4
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
+from sparsegp.data.blocks import of_known_sizes
 from sparsegp.data.encoding import encoding_for
 from sparsegp.data.frames import (
     as_pandas,
@@ -47,8 +48,7 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
         X = X[[X.columns[place] for place in column_places(model.names, found, "X")]]
     if hasattr(X, "to_dask_array"):
         X = X.to_dask_array(lengths=True)
-    if not hasattr(X, "dask"):
-        X = real_numbers(X, "X")
+    X = of_known_sizes(X) if hasattr(X, "dask") else real_numbers(X, "X")
     if X.ndim != 2 or X.shape[1] != model.n_features:
         raise DataError(f"X must have {model.n_features} columns, found shape {X.shape}")
     if not hasattr(X, "dask"):
