@@ -1,6 +1,7 @@
 """Weights of rows: 2 is repetition and 0 removal, in whatever order the rows come."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -196,6 +197,7 @@ def test_probable_labels_are_rows_with_weights(digits):
         ([[0.5, 0.5], [1.0, -0.1]], "not negative, .* got .1.0, -0.1. in row 1"),
         ([[0.5, 0.5], [0.0, 0.0]], "not all zero in a row, got .0.0, 0.0. in row 1"),
         ([[1.0], [1.0]], "two or more, got shapes .2, 1. and .1,."),
+        (1.0, "two or more, got shapes .1,. and .1,."),
     ],
 )
 def test_what_are_no_probabilities_is_refused(P, message):
@@ -297,9 +299,13 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         assert found[0][name] == pytest.approx(found[1][name])
     refused = invoke("train", tmp_path / "rows.csv", "--weight-column", "v", code=2)
     assert "--weight-column must be one of 3 input columns" in refused.output
-    rows.assign(a="much").to_csv(tmp_path / "words.csv", index=False)
-    refused = invoke("train", tmp_path / "words.csv", "--weight-column", "a", code=2)
-    assert "weights must be numbers; column 'a' of" in refused.output
+    for wrong, message in {
+        "much": "X must hold real numbers; .*wrong.csv has 'much' in line 5 .row 3., column 'a'",
+        None: "weights must be 0, or .*wrong.csv has nan in row 3; ",
+    }.items():
+        rows.assign(a=[1, 2, 3, wrong] * 100).to_csv(tmp_path / "wrong.csv", index=False)
+        refused = invoke("train", tmp_path / "wrong.csv", "--weight-column", "a", code=2)
+        assert re.search(f"column 'a' cannot be weights: {message}", refused.output)
     text = ran("evaluate", run, tmp_path / "rows.csv")
     assert f"400; weights, which sum to {len(repeated)}, are heeded" in text
     lines = ran("predict", run, tmp_path / "rows.csv", "--out", "-").splitlines()

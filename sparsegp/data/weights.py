@@ -146,14 +146,14 @@ def soft_labels(
     DataError
         If probabilities are negative or not finite, or their shape does not match rows and classes.
     """
-    share = np.asarray(P, dtype=np.float64)
+    share = np.array(P, dtype=np.float64, ndmin=1)
     labels = np.arange(share.shape[-1]) if classes is None else np.asarray(classes)
-    table = as_table(X, np.zeros(len(share)), sample_weight)
     if share.ndim != 2 or labels.shape != share.shape[1:] or len(labels) < 2:
         raise DataError(
             "soft labels must be probabilities (n, K) with K labels, two or more, got shapes "
             f"{share.shape} and {labels.shape}"
         )
+    table = as_table(X, np.zeros(len(share)), sample_weight)
     bad = ~((share >= 0.0) & (share < np.inf)).all(axis=1) | ~(share.sum(axis=1) > 0.0)
     if bad.any():
         row = int(bad.argmax())
@@ -187,14 +187,13 @@ def without_weights(table: Table, column: str) -> Table:
         )
     place = known.index(column)
     others = [number for number in range(p) if number != place]
+    rows = table.columns(others)
     try:
-        weights = np.asarray(table.columns([place]).X)[:, 0]
-    except DataError:
+        return replace(rows, weights=np.asarray(table.columns([place]).X)[:, 0])
+    except DataError as error:
         raise DataError(
-            f"weights must be numbers; column {quoted(column)} of {table.source} has others; give "
-            "another weight_column"
+            f"column {quoted(column)} cannot be weights: {error}; or give another weight_column"
         ) from None
-    return replace(table.columns(others), weights=weights)
 
 
 def _of_classes(table: Table, weights: Doubles, class_weight: str) -> Doubles:
