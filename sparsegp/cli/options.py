@@ -61,17 +61,19 @@ def as_typed(text: str) -> str:
     """Replace arguments of the Python API in a text by options of the command line.
 
     They are recognised by a value ("--sites moments" for "sites=moments"), an underscore in the
-    name, or backticks ("--out" for "`out`").
+    name, or backticks ("--out" for "`out`"), but not in parentheses after a name ("ep(seed=1)").
     """
 
     def option(found: re.Match[str]) -> str:
-        quote, name, value = found.groups()
+        quote, name, value = found.groups(default="")
+        if not name:
+            return found[0]
         if not (quote or value or "_" in name):
             return name
         return in_words([name]) + value.removesuffix("=True").replace("=", " ")
 
     names = "|".join((*SETTINGS, *LIMITS, *OTHERS))
-    return re.sub(rf"(?<![\w`./-])(`|)({names})\b(=\w+|)\1", option, text)
+    return re.sub(rf"\w\([^()]*\)|(?<![\w`./-])(`|)({names})\b(=\w+|)\1", option, text)
 
 
 def together(options: Iterable[Options]) -> Options:

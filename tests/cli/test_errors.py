@@ -41,6 +41,7 @@ REFUSED = [
     ("train pair.npz --kernel 'rbf; rbf' --kernel-per-class", "each of the 3 classes, got 2"),
     ("train pair.npz --criterion best", "unknown criterion 'best'; known: .*predictive"),
     ("train pair.npz --method 'ep(damping=2)'", "damping .*must be .*got 2"),
+    ("train pair.npz --method 'gibbs(a=1, steps=10)'", r"'gibbs\(a=1, steps=10\)'"),
     ("train pair.npz --method whole", "unknown method 'whole'; known: ivm, ep, exact"),
     ("train pair.npz --method laplace --panel 2", "takes all rows, has no settings panel"),
     ("train pair.npz --steps 3", "--method ivm has no settings steps"),
