@@ -22,7 +22,8 @@ from sparsegp.data import (
     scaling_for,
     summarise,
 )
-from sparsegp.errors import SettingsError
+from sparsegp.data.frames import MAX_NAMES
+from sparsegp.errors import DataError, SettingsError
 from sparsegp.likelihoods import SiteRule
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
@@ -167,18 +168,26 @@ def prepare(
         if numbers is not None:
             held_out_target = numbers.encode(held_out.y, held_out.source)
         else:
-            held_out_target, unseen = encode_with(classes, held_out.y, held_out.source)
-            if unseen:
-                logger.warning(
-                    "%s has labels that %s has not: %s; they count as errors",
-                    held_out.source,
-                    train.source,
-                    ", ".join(map(repr, unseen)),
-                )
+            held_out_target = _codes(held_out, classes, train.source)
 
     scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
     held = held_out, held_out_target
     return Prepared(train, classes, target, summary, scaling, *held, numbers, n_given=n_given)
+
+
+def _codes(held_out: Table, classes: Labels, source: str) -> Integers:
+    """Return the class of each row, -1 for a label that is not in the training rows of `source`."""
+    codes, unseen = encode_with(classes, held_out.y, held_out.source)
+    found = ", ".join(map(repr, unseen[:MAX_NAMES]))
+    if (codes < 0).all():
+        raise DataError(
+            f"test labels must be among those of {source}; {held_out.source} has none of them but "
+            f"{found}; give their label_column, or other test rows"
+        )
+    if unseen:
+        said = "%s has labels that %s has not: %s; they count as errors"
+        logger.warning(said, held_out.source, source, found)
+    return codes
 
 
 def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:

@@ -28,6 +28,7 @@ REFUSED = [
     ("train nan.npz", r"nan\.npz .*row 17"),
     ("train unlabelled.npz", r"unlabelled\.npz \(X\) has no labels"),
     ("train pair.npz --test narrow.npz", r"columns; .*\(X_train\) has 4 .*narrow\.npz \(X\) has 3"),
+    ("train pair.npz --test others.npz", r"others\.npz .*none of them but 100, 101, 102; give"),
     ("train pair.npz --test unlabelled.npz", r"unlabelled\.npz \(X\) has no labels"),
     ("train pair.npz --label-column y", r"pair\.npz stores its labels apart"),
     # settings
