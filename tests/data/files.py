@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import fsspec
 import numpy as np
@@ -16,6 +17,14 @@ def put(url: Any, content: bytes) -> None:
     """Write a file, compressed where its name ends in .gz."""
     with fsspec.open(str(url), "wb") as file:
         file.write(gzip.compress(content) if str(url).endswith(".gz") else content)
+
+
+def zip_bytes(content: bytes, *names: str) -> bytes:
+    file = io.BytesIO()
+    with ZipFile(file, "w") as archive:
+        for name in names:
+            archive.writestr(name, content)
+    return file.getvalue()
 
 
 def npy_bytes(array: Any) -> bytes:

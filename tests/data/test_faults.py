@@ -119,6 +119,7 @@ HEADER = bytes([0, 0, 8, 3])
 FILES: list[tuple[str, bytes, str]] = [
     ("a.xyz", b"1,2\n", r"format of .*a\.xyz.*\.csv.*\.npz.*\.zarr"),
     ("a.csv.gz", b"1,2\n", "a.csv.gz"),
+    ("a.csv.zip", files.zip_bytes(b"1,2\n", "a.csv", "b.csv"), r"one file, found \['a.csv', 'b.c"),
     ("a.npz", b"no archive", "a.npz"),
     ("X.npy", b"", "cannot read .*X.npy"),
     ("X.npy", files.npy_bytes(np.ones(3)), r"two-dimensional.*\(3,\)"),

@@ -18,6 +18,7 @@ from sparsegp.data import Encoding, kinds, open_dataset
 from sparsegp.data.encoding import Column
 from sparsegp.errors import DataError
 from sparsegp.lists import quote_if_needed, words_in
+from tests.data import files
 from tests.processes import invoke
 
 PEOPLE = """name,age,height,member,since,city,y
@@ -60,6 +61,7 @@ WRITTEN: dict[str, Any] = {
     "a.csv.gz": lambda text: gzip.compress(text.encode()),
     "a.csv.bz2": lambda text: bz2.compress(text.encode()),
     "a.data.xz": lambda text: lzma.compress(text.encode()),
+    "a.csv.zip": lambda text: files.zip_bytes(text.encode(), "a.csv"),
     "bom.csv": lambda text: text.encode("utf-8-sig"),
     "utf-16.txt": lambda text: text.encode("utf-16"),
     "latin.csv": lambda text: text.encode("latin-1"),
