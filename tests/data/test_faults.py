@@ -49,6 +49,7 @@ TEXTS = {
     "1,2,0\n3,4,\n": "line 2 .row 1., column '2': the label is missing",
     "a,b,y\n1,2,u\n3,4,\n": "line 3 .row 1., column 'y': the label is missing",
     "1\n2\n": "has 1 column",
+    "1\N{NO-BREAK SPACE}2\n3\N{NO-BREAK SPACE}4\n": "has 1 column, .* give their `delimiter`",
     "1,2\n3," + "l" * 300 + "\n": "labels of .*a.csv must be text, in UTF-8 of at most 200 bytes",
     "1,2\n" + "a" * 140_000 + ",b\n": "a.csv.*field larger than field limit",
     "1,\0,0\n": "a.csv is no text, as it has NUL",

@@ -123,7 +123,7 @@ def layout_of(name: str, columns: Columns) -> Layout:
 def rows_of(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """Yield line number (of the last line) and fields of each row that is not blank."""
     if delimiter == SPACE:
-        lines = (" ".join(line.split()) for line in lines)
+        lines = (re.sub("[ \t]+", " ", line.strip(" \t\r\n")) for line in lines)
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     try:
         for row in reader:
