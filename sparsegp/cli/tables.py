@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from io import StringIO
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
@@ -12,14 +13,14 @@ import numpy as np
 from sparsegp.cli.output import percent, plural
 from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise, without_weights
 from sparsegp.data.readers.columns import Columns
-from sparsegp.data.readers.layout import Layout, layout_of
+from sparsegp.data.readers.layout import Layout, layout_of, rows_of
 from sparsegp.data.storage import unpacked
 from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
 
 LINES = 4096
-"""Number of lines of standard input that are read at a time."""
+"""Number of rows of standard input that are read at a time."""
 STANDARD_INPUT = "standard input"
 
 
@@ -94,33 +95,40 @@ def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
 
 
 def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]:
-    """Yield tables of `LINES` lines each from a stream of text.
+    """Yield tables of `LINES` rows each from a stream of text.
 
-    The layout is that of the first table.
+    The layout is that of the first lines.
 
     Raises
     ------
     DataError
         As `table_for`.
     """
-    lines_before, rows_before = 0, 0
-    columns["called"] = STANDARD_INPUT
+    columns["called"], before, held = STANDARD_INPUT, (0, 0), list[str]()
+    head = list(islice(file, LINES))
+    while head and not head[-1].strip() and (line := file.readline()):
+        head.append(line)
+
+    def lines() -> Iterator[str]:
+        for line in chain(head, file):  # which may have several lines that end in "\r"
+            for part in StringIO(line.decode("latin-1"), newline=""):
+                held.append(part)
+                yield part
+
     with TemporaryDirectory(prefix="sparsegp-") as folder:
         path = Path(folder, "rows.csv")
-        while lines := list(islice(file, LINES)):
-            while sum(line.count(b'"') for line in lines) % 2 and (more := file.readline()):
-                lines.append(more)  # of a row with line breaks in it
-            path.write_bytes(b"".join(lines))
-            try:
-                columns["layout"] = columns.get("layout") or _layout(str(path), model, **columns)
-                columns["before"] = (lines_before, rows_before)
-                table = table_for(model, str(path), labels=False, **columns)
-            except DataError as error:
-                raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
-            lines_before, rows_before = lines_before + len(lines), rows_before + table.X.shape[0]
-            yield table
-    if not rows_before:
-        raise DataError(f"{STANDARD_INPUT} is empty")
+        path.write_bytes(b"".join(head))
+        try:
+            columns["layout"] = _layout(str(path), model, **columns)
+            rows = rows_of(lines(), columns["layout"].delimiter, STANDARD_INPUT)
+            while some := [line for line, _ in islice(rows, LINES)]:
+                path.write_bytes("".join(held).encode("latin-1"))
+                held.clear()
+                table = table_for(model, str(path), labels=False, before=before, **columns)
+                before = some[-1], before[1] + table.X.shape[0]
+                yield table
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
 
 
 def _layout(path: str, model: Model, weight_column: str | None = None, **columns: Any) -> Layout:

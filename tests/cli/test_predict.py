@@ -140,6 +140,30 @@ def test_a_stream(header, model, trained, files, start, X, tmp_path):
     np.testing.assert_allclose(found, np.tile(model.predict_proba(X), (50, 1)), rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("end", "blank"), [("\n", "\n" * 20), ("\n", ""), ("\r\n", "  \r\n" * 3), ("\r", "\r")]
+)
+def test_batches_of_a_stream_end_where_rows_do(end, blank, trained, invoke, tmp_path, monkeypatch):
+    """Whatever blank lines, line breaks in quotes and single quotes there are."""
+    monkeypatch.setattr("sparsegp.cli.tables.LINES", 7)
+    rows = [f'{n}.5,2,3,4,{n}","a\n\n{n}"' + end for n in range(40)]
+    text = blank + blank.join(["a,b,c,d,inch,key" + end, *rows]) + blank
+    (tmp_path / "rows.csv").write_bytes(text.encode())
+    how = ("--out", "-", "--id-column", "key", "--drop", "inch")
+    expected = invoke("predict", trained, tmp_path / "rows.csv", *how).stdout
+    assert expected.count("\n") == 41
+    assert invoke("predict", trained, "-", *how, text=text).stdout == expected
+    bad = text.replace("38.5,2", "38.5,red")
+    (tmp_path / "rows.csv").write_bytes(bad.encode())
+    messages = [
+        invoke("predict", trained, data, *how, text=bad, code=2).stderr
+        for data in (tmp_path / "rows.csv", "-")
+    ]
+    assert messages[1] == messages[0].replace(str(tmp_path / "rows.csv"), "standard input")
+    nul = invoke("predict", trained, "-", *how, text=text.replace("38.5", "\0"), code=2).stderr
+    assert "standard input is no text, as it has NUL" in nul
+
+
 def test_warnings_of_a_stream_call_it_so(invoke, tmp_path):
     rows = "".join(f"{n % 7}.5,{'uvw'[n % 3]},{'ab'[n % 2]}\n" for n in range(40))
     (tmp_path / "rows.csv").write_text(f"x,z,y\n{rows}")

@@ -91,15 +91,7 @@ def layout_of(name: str, columns: Columns) -> Layout:
     has a point. The first row is a header if its fields are unlike those of the rows below.
     """
     encoding = _encoding(name, columns)
-    with text_of(name, encoding) as file:
-        head = file.read(HEAD)
-        head += "" if head.count("\n") > 1 else file.readline() + file.readline()
-        cut = bool(file.read(1))
-    if "\0" in head:
-        raise DataError(
-            f"{name} is no text, as it has NUL characters; if it is of an encoding without a byte "
-            "order mark, such as utf-16-le, give `encoding`"
-        )
+    head, cut = head_of(name, encoding)
     delimiter = columns.delimiter or _delimiter(head, cut, name)
     delimiter = SPELT.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':
@@ -118,6 +110,26 @@ def layout_of(name: str, columns: Columns) -> Layout:
     header = column_names(fields) if has_header else None
     require_distinct(header or (), name)
     return Layout(encoding, delimiter, decimal, len(fields), header)
+
+
+def head_of(name: str, encoding: str) -> tuple[str, bool]:
+    """Return the first lines of a text file, and whether there are more.
+
+    Raises
+    ------
+    DataError
+        If they are no text.
+    """
+    with text_of(name, encoding) as file:
+        head = file.read(HEAD)
+        head += "" if head.count("\n") > 1 else file.readline() + file.readline()
+        cut = bool(file.read(1))
+    if "\0" in head:
+        raise DataError(
+            f"{name} is no text, as it has NUL characters; if it is of an encoding without a byte "
+            "order mark, such as utf-16-le, give `encoding`"
+        )
+    return head, cut
 
 
 def rows_of(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:

@@ -16,6 +16,7 @@ from sparsegp.data.readers.layout import (
     MISSING,
     SPACE,
     Layout,
+    head_of,
     layout_of,
     number,
     rows_of,
@@ -41,6 +42,8 @@ def read_text(name: str, columns: Columns) -> Dataset:
     import pandas as pd  # noqa: PLC0415 - slow to import
 
     layout = columns.layout or layout_of(name, columns)
+    if columns.layout is not None:
+        head_of(name, layout.encoding)  # raises an error if it is no text
     names = layout.names
     places = places_of(columns, names, name, layout.header is not None)
     called = dict(zip(places.called(names), places.inputs, strict=True))
