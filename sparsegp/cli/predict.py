@@ -63,7 +63,7 @@ def predict(run: str, data: str, out: str, force: bool, **wanted: Any) -> None:
 
     path = None if out == "-" else Path(out)
     if path is not None:
-        check_target(path, force)
+        check_target(path, force, data)
     model = load(run)
     of_classes = {"reject_below": wanted["reject_below"], "set": wanted["coverage"]}
     if model.is_regression and (named := shared.given(of_classes, of_classes)):

@@ -4,6 +4,7 @@ A format is one function, which takes the predictions batch by batch.
 """
 
 import csv
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,9 +14,13 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from sparsegp.data.storage import plain
 from sparsegp.errors import SettingsError, StoreError, visible
 from sparsegp.store import store_errors
 from sparsegp.types import Labels
+
+PREDICTIONS = "sparsegp predictions"
+"""Attribute of zarr groups of predictions."""
 
 Batches = Iterator[dict[str, Any]]
 """For each batch of rows, arrays by name, in the order in which they are written: `labels` and
@@ -76,7 +81,7 @@ def write_zarr(path: Path, classes: Labels, batches: Batches) -> None:
     """Write a zarr group, one chunk per batch."""
     import zarr
 
-    group: Any = zarr.open_group(str(path), mode="w")
+    group: Any = zarr.open_group(str(path), mode="w", attributes={PREDICTIONS: True})
 
     def append(name: str, values: Any) -> None:
         if name not in group:
@@ -99,13 +104,13 @@ WRITERS: dict[str, Callable[[Path, Labels, Batches], None]] = {
 }
 
 
-def check_target(path: Path, force: bool) -> None:
-    """Check that predictions can be written to a path, before they are computed.
+def check_target(path: Path, force: bool, data: str) -> None:
+    """Check that predictions of `data` can be written to a path, before they are computed.
 
     Raises
     ------
     SettingsError
-        If the format is unknown, or the path exists and is not to be replaced.
+        If the format is unknown, or the path exists and is not to be replaced, or holds the data.
     StoreError
         If its directory does not exist.
     """
@@ -118,8 +123,18 @@ def check_target(path: Path, force: bool) -> None:
             raise StoreError(f"there is no directory {path.parent} for {path.name}; make it first")
         if path.exists() and not force:
             raise SettingsError(f"{path} exists; choose another --out, or replace it by --force")
-        if path.is_dir() and not (path / "zarr.json").is_file():
+        parts = [Path(plain(part.strip())).expanduser() for part in data.split(",")]
+        if any(part.exists() and path.exists() and path.samefile(part) for part in parts):
+            raise SettingsError(f"{path} holds the rows to predict; choose another --out")
+        if path.is_dir() and not _holds_predictions(path):
             raise SettingsError(f"{path} is no file of predictions; choose another --out")
+
+
+def _holds_predictions(path: Path) -> bool:
+    try:
+        return PREDICTIONS in json.loads((path / "zarr.json").read_text("utf-8"))["attributes"]
+    except (FileNotFoundError, KeyError, TypeError, ValueError, RecursionError):
+        return False
 
 
 def write(path: Path, classes: Labels, batches: Batches) -> None:

@@ -4,6 +4,7 @@ import csv
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 
@@ -117,11 +118,21 @@ def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, invoke, 
     (tmp_path / "d.csv").mkdir()
     (tmp_path / "d.zarr").mkdir()
     (tmp_path / "d.zarr" / "mine").write_text("!")
-    for name in ("d.csv", "d.zarr"):
+    zarr.open_group(tmp_path / "g.zarr").create_array("labels", data=np.ones(3))
+    for name in ("d.csv", "d.zarr", "g.zarr"):
         arguments = ("--out", tmp_path / name, "--force")
         result = invoke("predict", trained, files / "only.npz", *arguments, code=2)
         assert "is no file of predictions" in result.stderr
     assert (tmp_path / "d.zarr" / "mine").exists()
+
+
+@pytest.mark.parametrize("kind", ["rows.csv", "only.npz", "linked.csv"])
+def test_rows_to_predict_are_not_replaced(kind, trained, files, invoke, tmp_path, untouched):
+    data = shutil.copy(files / kind.replace("linked", "rows"), tmp_path)
+    (tmp_path / "linked.csv").symlink_to(data)
+    with untouched(tmp_path):
+        arguments = ("predict", trained, data, "--out", tmp_path / kind, "--force")
+        assert "holds the rows to predict; choose" in invoke(*arguments, code=2).stderr
 
 
 @pytest.mark.parametrize("header", [True, False])
