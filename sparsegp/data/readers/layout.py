@@ -27,7 +27,7 @@ SPELT = {"\\t": "\t", "tab": "\t", "space": SPACE}
 MISSING = frozenset(
     ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL", "None", "?", "-")
 )
-"""Words that stand for a missing value in every column."""
+"""Words that stand for a missing value in every column, "-" in inputs alone."""
 
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
 """Pattern of words that look like a date."""

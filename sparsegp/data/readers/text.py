@@ -182,7 +182,8 @@ class Text:
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         codes, found = pd.factorize(texts.str.strip())
-        gaps = np.isin(codes, np.flatnonzero(found.isin(["", *self.columns.missing])))
+        marks = [*(MISSING - {"-"}), *self.columns.missing]  # "-" is a class next to "+"
+        gaps = np.isin(codes, np.flatnonzero(found.isin(marks)))
         role = "id" if is_id else "label"
         require_each(gaps, self.layout.names[place], role, self.where, self.name)
         read = short_strings if is_id else labels_from_text
