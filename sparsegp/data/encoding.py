@@ -35,9 +35,9 @@ from sparsegp.errors import DataError
 from sparsegp.lists import join_first, quote_if_needed
 from sparsegp.types import Booleans, Doubles, Integers
 
-NUMBERS = ("number", "whole number", "truth")
-"""Kinds of columns whose values are used as numbers."""
-KINDS = (*NUMBERS, "category", "date")
+NUMBERS = ("number", "whole number")
+"""Kinds of columns that may need no encoding."""
+KINDS = (*NUMBERS, "truth", "category", "date")
 DROP = "drop"
 """Given in place of a kind for a column to leave out."""
 RARE, MISSING = ": rare", " missing"
@@ -275,7 +275,10 @@ class Encoding:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all columns are numbers without missing values, which need no encoding."""
+        """Whether all columns are numbers without missing values, which need no encoding.
+
+        Truth values need one, by which they are also read from words.
+        """
         return all(c.kind in NUMBERS and not (c.missing or c.form) for c in self.columns)
 
     def apply(self, frame: Any, source: str, means: Doubles | None = None) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 import sparsegp
 from sparsegp.cli.tables import relevances
-from sparsegp.data import Encoding, kinds, table_from_frame
+from sparsegp.data import Encoding, kinds, open_dataset, table_from_frame
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke
 
@@ -142,7 +142,7 @@ def test_unknown_levels_are_rare(frame, caplog):
 
 
 def test_numbers_alone_are_not_encoded(frame, labels):
-    numbers = frame[["children", "member", "one"]]
+    numbers = frame[["children", "one"]]
     table = table_from_frame(numbers, labels)
     assert table.learnt().encoding is None
     np.testing.assert_array_equal(table.learnt().X.compute(), numbers.astype(float))
@@ -274,6 +274,20 @@ def test_levels_and_gaps_stay_0_and_1(frame, labels):
         assert kept.sum() == 7
         np.testing.assert_array_equal(scaled[:, kept], X[:, kept])
         np.testing.assert_allclose(scaled[:, ~kept].std(axis=0), 1.0, rtol=0.05)
+
+
+@pytest.mark.parametrize("trained", ["csv", "parquet"])
+def test_truth_values_of_any_file(trained, frame, labels, tmp_path):
+    rows = frame[["children", "member"]].assign(label=labels)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    how = ("--n-active", 9, "--kernel", "10*rbf", "--out", tmp_path / "run")
+    invoke("train", tmp_path / f"rows.{trained}", *how)
+    model = sparsegp.load(tmp_path / "run")
+    for ending in ("csv", "parquet"):
+        found = open_dataset(tmp_path / f"rows.{ending}").train.encoded_for(model).X.compute()
+        np.testing.assert_array_equal(found, rows[["children", "member"]].astype(float))
+        invoke("evaluate", tmp_path / "run", tmp_path / f"rows.{ending}")
 
 
 @pytest.mark.parametrize("columns", [["a", "b, too", "c"], [0, 1, 2]])
