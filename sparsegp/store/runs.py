@@ -90,8 +90,8 @@ class RunDirectory:
             self._require_same(run)
         elif RUN_FILE not in files and files.keys() - {"lock", TUNING}:
             raise StoreError(f"{self.folder} is not empty and holds no run; choose another `out`")
-        if isinstance(self.folder, Directory):
-            self._lock = self.folder.lock()
+        if isinstance(self.folder, Directory) and (self.overwrite or not self.is_finished()):
+            self._lock = self.folder.lock()  # nothing is written to a finished run
         try:
             if self.overwrite:
                 self._delete_run()

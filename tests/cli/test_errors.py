@@ -267,8 +267,10 @@ def test_repeated(case, resume, trained, files, invoke, untouched, last_json):
     """Other settings or data are refused; what is finished stays as it is, and is shown."""
     data, n_active, pattern = case
     arguments = ("--n-active", n_active, "--out", trained, "--quiet", "--json", *resume)
+    locked = (trained / "lock").stat().st_mtime_ns
     with untouched(trained):
         result = invoke("train", files / data, *arguments, code=2 if pattern else 0)
+    assert (trained / "lock").stat().st_mtime_ns == locked, "which may be read-only"
     if pattern:
         one_line(result, f".* holds a run with other settings or data: .*{pattern}")
     else:
