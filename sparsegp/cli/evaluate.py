@@ -1,5 +1,6 @@
 """`sparsegp evaluate`."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,7 +32,7 @@ MAX_CONFUSIONS = 10
     "Draw reliability diagram, error-reject curve, confusion matrix, column relevances and, for "
     'two classes, ROC and precision-recall curves (.png and .svg; needs the extra "plot").',
 )
-@shared.columns
+@shared.weighted_columns
 @shared.as_json
 def evaluate(run: str, data: str, as_json: bool, **options: Any) -> None:
     """Measure how well the model in RUN predicts DATA.
@@ -47,6 +48,9 @@ def evaluate(run: str, data: str, as_json: bool, **options: Any) -> None:
     model = load(run)
     require_fitting(model, options)
     rows = table_for(model, data, **shared.given(options, shared.COLUMNS))
+    if rows.weights is not None and options["plots"] is not None:
+        show(["warning: --plots counts each row once, so weights are not used"], err=True)
+        rows = replace(rows, weights=None)
     evaluation, unseen, logs, codes = score(model, rows)
     if unseen:
         tell_unseen(model, rows.source, unseen, all_of_them=bool((codes < 0).all()))
@@ -78,8 +82,6 @@ def require_fitting(model: "Model", options: dict[str, Any]) -> None:
     if (two and len(model.classes) != 2) or (sets and model.is_regression):
         name, few = shared.in_words(two or ["set"]), "two " if two else ""
         raise SettingsError(f"leave out {name}; only a model of {few}classes takes such an option")
-    if plots and options["weight_column"] is not None:
-        raise SettingsError("--plots counts each row once; leave it or --weight-column out")
     if plots and model.is_regression and model.relevances is None:
         raise SettingsError(
             "--plots draws classifiers, and relevances of kernels such as ard, which this "

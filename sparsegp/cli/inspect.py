@@ -36,9 +36,8 @@ UNSHOWN = {"jitter", "jitter_of_metric", "rows", "validation_nlpp"}
 """Diagnostics that are shown elsewhere, or in the JSON only."""
 
 NOTHING: dict[str, Any] = {
-    **dict.fromkeys(
-        ("kernels", "label", "scaling", "calibration", "posterior", "seconds", "progress")
-    ),
+    **dict.fromkeys(("kernels", "label", "weights", "scaling", "calibration", "posterior")),
+    **dict.fromkeys(("seconds", "progress")),
     **dict.fromkeys(("active_rows", "names", "inputs", "history", "learning"), ()),
     "n_active": 0,
     "holder": "",
@@ -182,6 +181,7 @@ def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
         "classes": record["classes"] and f"{len(record['classes'])}: {listed(record['classes'])}",
         "columns": f"{len(used)}, encoded as {count}" if used else f"{count}{names}",
         "labels": record["label"] and f"column {record['label']}",
+        "weights": record["weights"] and f"column {record['weights']}",
         "active rows": f"{record['n_active']} of {record['n_wanted']}",
         "  in order": listed(record["active_rows"]),
         "progress": f"{{stage}}: {extent} {{unit}}".format_map(progress) if progress else "",

@@ -141,8 +141,8 @@ label_set = click.option(
 )
 
 
-def columns_with(label: str, ids: str) -> Options:
-    """Return the options for files with columns, given the defaults of two of them."""
+def columns_with(label: str, ids: str, drop: str = "") -> Options:
+    """Return the options for files with columns, given parts of the help of three of them."""
     return together(
         [
             text(
@@ -152,11 +152,10 @@ def columns_with(label: str, ids: str) -> Options:
                 f" [{label}]",
             ),
             text(
-                "--kinds",
-                "NAME=KIND,...",
-                "Column types that are not detected correctly: number, truth, category or date.",
+                "--drop",
+                "NAME,...",
+                f'Leave out these columns; "a, b" in quotes is one name.{drop}',
             ),
-            text("--drop", "NAME,...", 'Leave out these columns; "a, b" in quotes is one name.'),
             text(
                 "--id-column",
                 "NAME",
@@ -173,18 +172,29 @@ def columns_with(label: str, ids: str) -> Options:
                 "--encoding", "NAME", "Encoding of a text file, such as utf-8, utf-16 or latin-1."
             ),
             text("--missing", "WORD,...", "Additional markers of missing values in a text file."),
-            text(
-                "--weight-column",
-                "NAME|NUMBER",
-                "Column of row weights, not used as input: a name, or the number of an input "
-                "column from 0.",
-            ),
         ]
     )
 
 
-columns = columns_with("that of the model, else -1", "  [that of the model]")
-first_columns = columns_with("-1", "")
+def weight_column(default: str = "") -> Options:
+    """Return the option for the column of weights, given its default for the help."""
+    words = "Column of row weights, not used as input: a name, or the number of an input column"
+    return text("--weight-column", "NAME|NUMBER", f"{words} from 0.{default}")
+
+
+columns = columns_with(
+    "that of the model, else -1",
+    "  [that of the model]",
+    " Columns with names that the model does not know are left out anyway.",
+)
+weighted_columns = together([columns, weight_column("  [that of the model]")])
+"""The same for commands that use labels."""
+kinds = text(
+    "--kinds",
+    "NAME=KIND,...",
+    "Column types that are not detected correctly: number, truth, category or date.",
+)
+first_columns = together([columns_with("-1", ""), kinds, weight_column()])
 """The same for commands without a model."""
 resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(

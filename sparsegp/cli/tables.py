@@ -1,5 +1,6 @@
 """Rows for a command: opening them, and passing them through a model batch by batch."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
@@ -13,11 +14,13 @@ import numpy as np
 from sparsegp.cli.output import percent, plural
 from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise, without_weights
 from sparsegp.data.readers.columns import Columns
-from sparsegp.data.readers.layout import Layout, layout_of, rows_of
+from sparsegp.data.readers.layout import layout_of, rows_of
 from sparsegp.data.storage import unpacked
 from sparsegp.errors import DataError
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
+
+logger = logging.getLogger(__name__)
 
 LINES = 4096
 """Number of rows of standard input that are read at a time."""
@@ -63,35 +66,48 @@ def table_for(
 ) -> Table:
     """Return the rows that a model is to predict: those of the test part, if there is one.
 
-    Without `labels`, labels in a file with columns are not read. A column of weights is not an
-    input. If the model is to learn from the rows, they are those of the training part.
+    Without `labels`, labels and weights in a file with columns are not read. If the model is to
+    learn from the rows, they are those of the training part, and need the weight column that the
+    training rows had.
 
     Raises
     ------
     DataError
         If they cannot be read, are not finite, or do not fit the model.
     """
+    known = known_of(model, weight_column)
     if not labels and model.inputs is not None:
-        weight_column = None  # if columns are known by name, all others are left out
-    dataset = open_dataset(source, labels=labels, **known_of(model, weight_column), **columns)
+        known["weight"] = None  # columns are known by name, and all others are left out
+    dataset = open_dataset(source, labels=labels, **known, **columns)
     rows = dataset.train if learning or dataset.test is None else dataset.test
-    rows = replace(rows, source=columns.get("called", rows.source))
-    table = weighed(rows, weight_column).encoded_for(model)
+    rows, weight = replace(rows, source=columns.get("called", rows.source)), known["weight"]
+    n_inputs = len(known["names"]) if rows.names and known["names"] else known["n_features"]
+    if rows.X.shape[1] > n_inputs:
+        rows = weighed(rows, weight)
+    elif weight_column or (learning and weight):
+        raise DataError(f"{rows.source} needs the column of weights {weight!r}; it has none")
+    elif labels and weight:
+        logger.warning("%s has no column %r of weights: all rows count alike", rows.source, weight)
+    table = rows.encoded_for(model)
     if not learning:  # learning checks them itself
         summarise(table.X, table.source, names=table.names)
     return table
 
 
 def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
-    """Return the fields of `Columns` that a model determines, with a column of weights if given."""
+    """Return the fields of `Columns` that a model determines; a weight column may be given."""
     n_features, names, kinds = model.n_features, model.inputs, dict[str, str]()
     if model.encoding is not None:
         kinds = {column.name: column.kind for column in model.encoding.columns}
         n_features = len(kinds)
-    if weight_column is not None:
-        n_features, names = n_features + 1, names and (*names, weight_column)
-    known: dict[str, Any] = {"known": model.label, "known_id": model.id_column}
-    return {**known, "n_features": n_features, "names": names, "known_kinds": kinds}
+    return {
+        "known": model.label,
+        "known_id": model.id_column,
+        "weight": weight_column or model.weight_column,
+        "n_features": n_features,
+        "names": names,
+        "known_kinds": kinds,
+    }
 
 
 def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]:
@@ -119,7 +135,8 @@ def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]
         path = Path(folder, "rows.csv")
         path.write_bytes(b"".join(head))
         try:
-            columns["layout"] = _layout(str(path), model, **columns)
+            described = Columns.of(**known_of(model) | columns)
+            columns["layout"] = described.layout or layout_of(str(path), described)
             rows = rows_of(lines(), columns["layout"].delimiter, STANDARD_INPUT)
             while some := [line for line, _ in islice(rows, LINES)]:
                 path.write_bytes("".join(held).encode("latin-1"))
@@ -129,11 +146,6 @@ def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]
                 yield table
         except DataError as error:
             raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
-
-
-def _layout(path: str, model: Model, weight_column: str | None = None, **columns: Any) -> Layout:
-    weight_column = weight_column if model.inputs is None else None
-    return layout_of(path, Columns.of(**known_of(model, weight_column) | columns))
 
 
 def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -262,6 +274,7 @@ def facts(model: Model) -> dict[str, Any]:
         "columns": model.n_features,
         "names": list(model.names or ()),
         "label": model.label,
+        "weights": model.weight_column,
         "inputs": inputs(model),
         "n_active": len(model.rows),
         "kernels": [str(kernel) for kernel in model.kernels],

@@ -19,7 +19,7 @@ from sparsegp.errors import SettingsError
 )
 @shared.number("--n-active", "Active rows of the new model.  [as in RUN]")
 @shared.text("--test", "DATA", "Test set, predicted before and after the update.")
-@shared.columns
+@shared.weighted_columns
 @shared.running
 def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Update the model in RUN with new rows, DATA.

@@ -48,6 +48,8 @@ class Table:
         Name of the label column, or its number if there are no names.
     weights : Doubles (n,), optional
         Weights of the log likelihoods of the rows.
+    weight_column : str, optional
+        Name or number of the column that held them, if it was one of a file.
     rows : Integers (n,), optional
         If some rows of the source were left out: the row numbers of the others in the source.
     frame : Frame, optional
@@ -77,6 +79,7 @@ class Table:
     names: tuple[str, ...] | None = None
     label: str | None = None
     weights: Doubles | None = None
+    weight_column: str | None = None
     rows: Integers | None = None
     frame: Frame | None = None
     kinds: Mapping[str, str] | None = None

@@ -189,7 +189,8 @@ def without_weights(table: Table, column: str) -> Table:
     others = [number for number in range(p) if number != place]
     rows = table.columns(others)
     try:
-        return replace(rows, weights=np.asarray(table.columns([place]).X)[:, 0])
+        weights = np.asarray(table.columns([place]).X)[:, 0]
+        return replace(rows, weights=weights, weight_column=column)
     except DataError as error:
         raise DataError(
             f"column {quoted(column)} cannot be weights: {error}; or give another weight_column"

@@ -91,6 +91,7 @@ class Prepared:
             "medians": train.medians,
             "label": train.label,
             "id_column": next(iter(train.beside), None),
+            "weight_column": train.weight_column,
         }
 
     def to_json(self) -> dict[str, Any]:

@@ -145,7 +145,8 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     if new.weights is not None or class_weight:
         new = effective_rows(new, class_weight, scheduler)
     classes, numbers = model.classes, model.numbers
-    new = replace(new, classes=classes, names=model.names, label=model.label)
+    known = replace(new, label=model.label, weight_column=model.weight_column)
+    new = replace(known, classes=classes, names=model.names)
     codes = None if numbers else encode_labels(new)[1]  # raises an error for other classes
     return Prepared(
         new,

@@ -69,6 +69,8 @@ class Model(ABC):
         Name of the label column, or its number if there are no names.
     id_column : str, optional
         Identifier column of the training rows, which is not an input.
+    weight_column : str, optional
+        Weight column of the training rows, by name or number, which is not an input.
     encoding : Encoding, optional
         Encoding of the columns of a data frame that held more than numbers; `names` are then those
         of the encoded columns. Predictions accept such data frames, and arrays of encoded columns.
@@ -88,6 +90,7 @@ class Model(ABC):
     names: tuple[str, ...] | None = None
     label: str | None = None
     id_column: str | None = None
+    weight_column: str | None = None
     encoding: Encoding | None = None
     medians: Doubles | None = None
 

@@ -216,24 +216,68 @@ class TestEstimate:
         assert "200 rows and 60 test rows, 4 columns, a regression" in text
 
 
-def test_update_with_a_column_of_weights(invoke, tmp_path):
+def test_a_model_remembers_its_column_of_weights(invoke, tmp_path, last_json):
     X, y = load_iris(return_X_y=True)
     table = pd.DataFrame(X, columns=list("abcd")).assign(w=1 + np.arange(150) % 2, label=y)
-    for name, rows in {"first": table[::3], "new": table[1::3]}.items():
-        rows.to_csv(tmp_path / f"{name}.csv", index=False)
-    run, known = tmp_path / "run", ("--weight-column", "w")
-    invoke("train", tmp_path / "first.csv", "--out", run, "--n-active", 20, *known)
     repeated = table[1::3].loc[lambda rows: rows.index.repeat(rows["w"])].assign(w=1)
-    repeated.to_csv(tmp_path / "repeated.csv", index=False)
+    parts = {"first": table[::3], "new": table[1::3], "repeated": repeated}
+    for name, rows in {**parts, "bare": table[1::3].drop(columns="w")}.items():
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+    run, first, new, bare = (
+        tmp_path / name for name in ("run", "first.csv", "new.csv", "bare.csv")
+    )
+    tested = ("--test", new, "--weight-column", "w", "--json")
+    record = last_json(invoke("train", first, "--out", run, "--n-active", 20, *tested).stdout)
     found = []
     for name in ("new", "repeated"):
         out = tmp_path / f"by-{name}"
-        invoke("update", run, tmp_path / f"{name}.csv", "--out", out, *known)
+        invoke("update", run, tmp_path / f"{name}.csv", "--out", out)
+        assert sparsegp.load(out).weight_column == "w"
         found.append(sparsegp.load(out).predict_proba(X))
     np.testing.assert_allclose(*found, atol=1e-6)
-    beside = ("--old", tmp_path / "first.csv", "--out", tmp_path / "beside")
-    invoke("update", run, tmp_path / "new.csv", *beside, *known)
-    assert sparsegp.load(tmp_path / "beside").inputs == tuple("abcd")
+    invoke("update", run, new, "--old", first, "--out", tmp_path / "beside")
+    beside = sparsegp.load(tmp_path / "beside")
+    assert (beside.inputs, beside.weight_column) == (tuple("abcd"), "w")
+    refusal = invoke("update", run, bare, "--out", tmp_path / "none", code=2).stderr
+    assert f"{bare} needs the column of weights 'w'; it has none" in refusal
+    assert re.search("^weights +column w$", invoke("inspect", run).stdout, re.M)
+
+    assert last_json(invoke("evaluate", run, new, "--json").stdout)["nlpp"] == record["nlpp"]
+    result = invoke("evaluate", run, bare)
+    assert "has no column 'w' of weights: all rows count alike" in result.stderr
+    assert "weights, which" not in result.stdout
+    assert "no column" not in invoke("predict", run, bare, "--out", tmp_path / "p.csv").stderr
+
+
+def test_weights_in_a_file_without_names(invoke, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    rows = np.column_stack([X[:, :2], 1 + np.arange(150) % 2, X[:, 2:], y])
+    names = ("all", "unweighted", "unlabelled")
+    for name, table in zip(names, (rows, rows[:, [0, 1, 3, 4, 5]], rows[:, :-1]), strict=True):
+        np.savetxt(tmp_path / f"{name}.csv", table, delimiter=",", fmt="%g")
+    run, whole = tmp_path / "run", tmp_path / "all.csv"
+    invoke("train", whole, "--out", run, "--n-active", 20, "--weight-column", 2)
+    assert "weights, which sum to 225" in invoke("evaluate", run, whole).stdout
+    bare = invoke("evaluate", run, tmp_path / "unweighted.csv")
+    assert "has no column '2' of weights" in bare.stderr
+    for name, options in {"all": (), "unlabelled": ("--drop", 2)}.items():
+        out = tmp_path / f"p-{name}.csv"
+        invoke("predict", run, tmp_path / f"{name}.csv", *options, "--out", out)
+    assert (tmp_path / "p-all.csv").read_text() == (tmp_path / "p-unlabelled.csv").read_text()
+
+
+def test_columns_that_a_model_determines(invoke, tmp_path):
+    table = pd.DataFrame({"a": np.arange(60) % 7, "b": np.arange(60) % 5, "y": [0, 1, 1] * 20})
+    table.assign(more=1).to_csv(tmp_path / "rows.csv", index=False)
+    run, rows, out = tmp_path / "run", tmp_path / "rows.csv", ("--out", tmp_path / "p.csv")
+    invoke("train", rows, "--out", run, "--label-column", "y", "--drop", "more", "--n-active", 20)
+    invoke("predict", run, rows, "--drop", "more", *out)
+    assert "no column to drop 'mor" in invoke("evaluate", run, rows, "--drop", "mor", code=2).stderr
+    assert "the model needs a of" in invoke("evaluate", run, rows, "--drop", "a", code=2).stderr
+    for command, *more in (("predict", *out), ("explain",)):
+        for option in ("--kinds", "--weight-column"):
+            result = invoke(command, run, rows, *more, option, "a=number", code=2)
+            assert f"No such option '{option}'" in result.stderr
 
 
 def test_update_with_and_without_old_rows(invoke, files, tmp_path, last_json):

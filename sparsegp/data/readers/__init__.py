@@ -76,9 +76,9 @@ def open_dataset(source: str | Path, **given: Any) -> Dataset:
             f"{' and '.join(f'`{each}`' for each in columns.given)} out"
         )
     table, n_features = dataset.train, columns.n_features
-    if table.names and table.names == tuple(columns.names or ()):
+    if columns.names and (table.names or ())[: len(columns.names)] == tuple(columns.names):
         return dataset  # without the columns that the model leaves out
-    if n_features is not None and table.X.shape[1] != n_features:
+    if n_features is not None and table.X.shape[1] not in columns.widths:
         beside = " and labels" if ending in COLUMNAR and table.y is not None else ""
         raise DataError(
             f"the model takes {n_features} columns; {table.source} has {table.X.shape[1]}{beside}"

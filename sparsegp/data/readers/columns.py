@@ -62,6 +62,8 @@ class Columns:
         Label column of the training rows of a model, which the file may have too.
     known_id : str, optional
         Id column of the training rows of a model.
+    weight : str, optional
+        Weight column of these rows, by name or number: the file may have it beside the inputs.
     known_kinds : mapping of str to str
         Kinds of the columns of a model trained on a data frame.
     layout : Layout, optional
@@ -91,6 +93,7 @@ class Columns:
     labels: bool = True
     known: str | None = None
     known_id: str | None = None
+    weight: str | None = None
     known_kinds: Mapping[str, str] = field(default_factory=dict)
     layout: Any = None
     before: tuple[int, int] = (0, 0)
@@ -123,6 +126,12 @@ class Columns:
         asked = {str(each) for each in given if each is not None}
         asked = {each for each in asked if not each.removeprefix("-").isdecimal()}
         return bool(asked & {*fields}) or (bool(self.names) and {*(self.names or ())} <= {*fields})
+
+    @property
+    def widths(self) -> tuple[int | None, ...]:
+        """Numbers of inputs that a file may have for a model: weights are read as a further one."""
+        n = self.n_features
+        return (n,) if n is None or self.weight is None else (n, n + 1)
 
     @property
     def given(self) -> list[str]:
@@ -193,11 +202,14 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     asked = columns.id_column or known
     ids = None if asked is None else place(asked, "id column")
     wanted, label = columns.names if named else None, columns.label_column
-    left = {ids, *(place(each, "column to drop") for each in columns.drop if wanted is None)}
-    rest = [each for each in range(len(names)) if each not in left]
+    left = {place(each, "column to drop") for each in columns.drop}
+    rest = [each for each in range(len(names)) if each not in {ids, *left}]
     label = _label(columns, names, rest, named) if label is None else place(label, "label column")
     if wanted is not None:
+        wanted = (*wanted, *(name for name in names if name == columns.weight))
         inputs = column_places(wanted, names, source)
+        if needed := [names[each] for each in inputs if each in left]:
+            raise DataError(f"the model needs {listed(needed)} of {source}; do not `drop` it")
     else:
         inputs = [each for each in rest if each != label]
     if not inputs:
@@ -214,7 +226,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
 
 def _label(columns: Columns, names: Sequence[str], rest: Sequence[int], named: bool) -> int | None:
     """Return the index of the label column among the remaining ones, if none is given."""
-    if columns.known in names and (named or len(rest) - 1 == columns.n_features):
+    if columns.known in names and (named or len(rest) - 1 in columns.widths):
         return names.index(str(columns.known))
     if not (named and columns.names):
         return rest[-1] if rest and columns.n_features != len(rest) else None
