@@ -38,6 +38,10 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - strings, as the keys are
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Import public names on first use, so that `sparsegp --help` is fast."""
     if name not in _HOMES:

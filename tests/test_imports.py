@@ -140,3 +140,8 @@ EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]])
 def test_what_is_slow_to_import_waits_until_it_is_needed(code: str, heavy: str) -> None:
     script = f"import sys; {code}; assert not {set(heavy.split())} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_public_names_are_listed_before_they_are_used() -> None:
+    assert dir(sparsegp) == sorted(sparsegp.__all__)
+    assert {"train", "load"} <= {*dir(sparsegp)}
