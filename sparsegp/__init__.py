@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sparsegp.fit.update import update as update
     from sparsegp.model import Model as Model
     from sparsegp.model import load as load
+    from sparsegp.report.scores import evaluate as evaluate
 
 _HOMES = {
     "DenseGPClassifier": "sparsegp.estimator",
@@ -25,6 +26,7 @@ _HOMES = {
     "Model": "sparsegp.model",
     "SparseGPClassifier": "sparsegp.estimator",
     "SparseGPRegressor": "sparsegp.estimator",
+    "evaluate": "sparsegp.report.scores",
     "load": "sparsegp.model",
     "soft_labels": "sparsegp.data.weights",
     "same_settings": "sparsegp.data.virtual",

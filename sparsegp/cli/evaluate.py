@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import json_line, listed, pairs, percent, show, table
-from sparsegp.errors import DataError, SettingsError
+from sparsegp.cli.output import json_line, pairs, percent, show, table
+from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
     from sparsegp.model import Model
@@ -41,9 +41,10 @@ def evaluate(run: str, data: str, as_json: bool, **options: Any) -> None:
     errors. nlpp is the mean negative log predictive probability in nats, ece the expected
     calibration error in 15 equal bins.
     """
-    from sparsegp.cli.tables import figures, relevances, score, table_for
+    from sparsegp.cli.tables import figures, relevances, table_for
     from sparsegp.model import load
     from sparsegp.report import Evaluation, evaluate_two_classes, evaluation_pictures
+    from sparsegp.report.scores import score
 
     model = load(run)
     require_fitting(model, options)
@@ -52,8 +53,6 @@ def evaluate(run: str, data: str, as_json: bool, **options: Any) -> None:
         show(["warning: --plots counts each row once, so weights are not used"], err=True)
         rows = replace(rows, weights=None)
     evaluation, unseen, logs, codes = score(model, rows)
-    if unseen:
-        tell_unseen(model, rows.source, unseen, all_of_them=bool((codes < 0).all()))
     two, sets, pictures = None, {}, list[str]()
     if len(model.classes) == 2:
         usual: dict[str, Any] = {"positive": str(model.classes.tolist()[-1]), "threshold": 0.5}
@@ -87,17 +86,6 @@ def require_fitting(model: "Model", options: dict[str, Any]) -> None:
             "--plots draws classifiers, and relevances of kernels such as ard, which this "
             "regression does not have; leave it out"
         )
-
-
-def tell_unseen(model: "Model", source: str, unseen: list[Any], all_of_them: bool) -> None:
-    """Warn about labels unknown to the model; raise a DataError if there are no others."""
-    if all_of_them:
-        raise DataError(
-            f"labels of {source} must be among {listed(model.classes.tolist())}, found none of "
-            f"them but {listed(unseen)}; give their --label-column, or a model of them"
-        )
-    warning = f"warning: {source} has labels that the model does not know"
-    show([f"{warning}: {listed(unseen)}; they count as errors"], err=True)
 
 
 def sizes_and_coverage(

@@ -100,9 +100,7 @@ def predictions(
     """Yield the arrays to write for each batch of rows, and count the rows."""
     import numpy as np
 
-    from sparsegp.cli.tables import batches
-
-    for X, found in chain.from_iterable(map(batches, tables)):
+    for X, found in chain.from_iterable(table.batches() for table in tables):
         count["rows"] += len(X)
         if model.is_regression:
             found["labels"], variance = model.predictive_mean_and_variance(X)

@@ -12,13 +12,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sparsegp.cli.output import percent, plural
-from sparsegp.data import Table, as_numbers, encode_with, open_dataset, summarise, without_weights
+from sparsegp.data import Table, open_dataset, summarise, without_weights
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import layout_of, rows_of
 from sparsegp.data.storage import unpacked
 from sparsegp.errors import DataError
 from sparsegp.model import Model
-from sparsegp.report import Evaluation, RegressionEvaluation, evaluate, evaluate_regression
+from sparsegp.report import Evaluation, RegressionEvaluation
 
 logger = logging.getLogger(__name__)
 
@@ -146,49 +146,6 @@ def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]
                 yield table
         except DataError as error:
             raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
-
-
-def batches(table: Table) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the inputs of one chunk after another, with the columns kept for output."""
-    from dask.local import get_sync
-
-    blocks: Any = table.X.blocks
-    start = 0
-    for index in range(table.X.numblocks[0]):
-        X = np.asarray(blocks[index].compute(scheduler=get_sync))  # by name: loads distributed
-        rows = slice(start, start := start + len(X))
-        yield X, {name: values[rows] for name, values in table.beside.items()}
-
-
-def score(
-    model: Model, table: Table
-) -> tuple[Evaluation | RegressionEvaluation, list[Any], Any, Any]:
-    """Compare the predictions of a model with the labels of a table.
-
-    Returns
-    -------
-    evaluation : Evaluation or RegressionEvaluation
-    unseen : list
-        Labels that the model does not know; they count as errors.
-    logs : Doubles (n, K)
-        Log probabilities; None in a regression.
-    codes : Integers (n,)
-        True classes, -1 for unseen labels; None in a regression.
-
-    Raises
-    ------
-    DataError
-        If there are no labels.
-    """
-    table = table.encoded_for(model)
-    if model.is_regression:
-        y = as_numbers(table.y, table.source)
-        moments = [model.predictive_mean_and_variance(X) for X, _ in batches(table)]
-        mean, variance = (np.concatenate(parts) for parts in zip(*moments, strict=True))
-        return evaluate_regression(mean, variance, y, table.weights), [], None, None
-    codes, unseen = encode_with(model.classes, table.y, table.source)
-    logs = np.concatenate([model.predict_log_proba(X) for X, _ in batches(table)])
-    return evaluate(logs, codes, model.classes, table.weights), unseen, logs, codes
 
 
 def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:

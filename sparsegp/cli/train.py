@@ -65,10 +65,11 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     killed runs can be resumed from their output directory.
     """
     with working(data, quiet) as progress:
-        from sparsegp.cli.tables import score, stem, training_tables
+        from sparsegp.cli.tables import stem, training_tables
         from sparsegp.fit.api import fit
         from sparsegp.fit.options import RunOptions
         from sparsegp.fit.tune import tunable
+        from sparsegp.report.scores import score
         from sparsegp.settings import settings_given
         from sparsegp.store import folder_of
 

@@ -32,7 +32,8 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
     out = out or f"{run.rstrip('/')}-updated"
     with working(f"{run} and {data}", quiet) as progress:
         import sparsegp
-        from sparsegp.cli.tables import facts, score, table_for
+        from sparsegp.cli.tables import facts, table_for
+        from sparsegp.report.scores import score
         from sparsegp.store import MODEL_FILE, folder_of
 
         folder, place = folder_of(out), shared.place(options)

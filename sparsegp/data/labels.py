@@ -1,5 +1,6 @@
 """Labels of classes as codes 0..K-1 and back; targets of a regression, standardised."""
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from sparsegp.data.frames import listed
 from sparsegp.errors import DataError, quoted
 from sparsegp.state import MAX_MAGNITUDE
 from sparsegp.types import Doubles, Integers, Labels
+
+logger = logging.getLogger(__name__)
 
 REAL_KINDS = "biuf"
 """Kinds of dtype that hold real numbers: bool, integers, floats."""
@@ -102,6 +106,23 @@ def encode_with(
     code = {label: number for number, label in enumerate(known)}
     codes = np.array([code.get(label, -1) for label in wanted], dtype=np.int64)
     return codes[places], found[codes < 0].tolist()
+
+
+def known_codes(
+    classes: Labels, y: Labels | None, source: str
+) -> tuple[Integers, list[int | str | bool]]:
+    """Return the same as `encode_with`; unseen labels raise a warning, or an error if all are."""
+    codes, unseen = encode_with(classes, y, source)
+    if unseen:
+        found = listed([str(label) for label in unseen])
+        if codes.max() < 0:
+            raise DataError(
+                f"labels of {source} must be among {listed([str(c) for c in classes.tolist()])}, "
+                f"found none of them but {found}; give their `label_column`, or a model of them"
+            )
+        said = "%s has labels that the model does not know: %s; they count as errors"
+        logger.warning(said, source, found)
+    return codes, unseen
 
 
 @dataclass(frozen=True)

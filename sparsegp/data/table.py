@@ -1,7 +1,7 @@
 """Tables: rows of named columns with their labels, and the checks that all sources share."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +176,17 @@ class Table:
         if names is not None and table.names not in (None, names):
             table = table.columns(column_places(names, table.names or (), self.source))
         return replace(table, encoding=fitted.encoding, medians=fitted.medians)
+
+    def batches(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Yield the inputs of one chunk after another, with the columns kept for output."""
+        from dask.local import get_sync  # noqa: PLC0415 - slow to import
+
+        blocks: Any = self.X.blocks
+        start = 0
+        for index in range(self.X.numblocks[0]):
+            X = np.asarray(blocks[index].compute(scheduler=get_sync))  # by name: loads distributed
+            rows = slice(start, start := start + len(X))
+            yield X, {name: values[rows] for name, values in self.beside.items()}
 
     def columns(self, places: Sequence[int]) -> "Table":
         """Return the table with the columns at these positions, in this order."""

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,12 +17,11 @@ from sparsegp.data import (
     Table,
     effective_rows,
     encode_labels,
-    encode_with,
+    known_codes,
     scaling_for,
     summarise,
 )
-from sparsegp.data.frames import MAX_NAMES
-from sparsegp.errors import DataError, SettingsError
+from sparsegp.errors import SettingsError
 from sparsegp.likelihoods import SiteRule
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
@@ -33,8 +31,6 @@ MAX_DRAWN = 10_000
 """Maximum number of rows drawn for a scaling rule."""
 N_FOLDS = 5
 """Number of cross-validation folds; ten take twice as long and are no better."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -169,26 +165,10 @@ def prepare(
         if numbers is not None:
             held_out_target = numbers.encode(held_out.y, held_out.source)
         else:
-            held_out_target = _codes(held_out, classes, train.source)
-
+            held_out_target = known_codes(classes, held_out.y, held_out.source)[0]
     scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
     held = held_out, held_out_target
     return Prepared(train, classes, target, summary, scaling, *held, numbers, n_given=n_given)
-
-
-def _codes(held_out: Table, classes: Labels, source: str) -> Integers:
-    """Return the class of each row, -1 for a label that is not in the training rows of `source`."""
-    codes, unseen = encode_with(classes, held_out.y, held_out.source)
-    found = ", ".join(map(repr, unseen[:MAX_NAMES]))
-    if (codes < 0).all():
-        raise DataError(
-            f"test labels must be among those of {source}; {held_out.source} has none of them but "
-            f"{found}; give their label_column, or other test rows"
-        )
-    if unseen:
-        said = "%s has labels that %s has not: %s; they count as errors"
-        logger.warning(said, held_out.source, source, found)
-    return codes
 
 
 def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:

@@ -71,13 +71,18 @@ class TestEvaluate:
         pictures = last_json(invoke(*arguments, "--json").stdout)["pictures"]
         assert pictures == [str(folder / f"{name}.png") for name in names]
 
-    def test_unseen_labels_are_errors(self, trained, files, invoke, last_json):
+    def test_unseen_labels_are_errors(self, trained, files, invoke, last_json, caplog):
         result = invoke("evaluate", trained, files / "unseen.npz", "--json")
         assert "has labels that the model does not know: 7; they count as errors" in result.stderr
         figures = last_json(result.stdout)
         share = np.mean(np.load(files / "unseen.npz")["y"] == 7)
         assert (figures["unseen"], figures["n_unseen"]) == ([7], round(100 * share))
         assert figures["error"] >= share
+        with np.load(files / "unseen.npz") as rows, caplog.at_level("WARNING", "sparsegp"):
+            found = sparsegp.evaluate(sparsegp.load(trained), rows["X"], rows["y"])
+        assert found.to_json()["nlpp"] == figures["nlpp"]
+        assert (found.error, found.n_unseen) == (figures["error"], figures["n_unseen"])
+        assert "does not know: 7;" in caplog.text
 
     def test_unseen_labels_while_training(self, files, invoke, tmp_path):
         arguments = ("--test", files / "unseen.npz", "--out", tmp_path / "my run", "--n-active", 9)
