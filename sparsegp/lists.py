@@ -1,4 +1,4 @@
-"""Comma-separated lists in one text; items that contain commas are in double quotes."""
+"""Lists in texts: comma-separated, with items that contain commas in double quotes; plurals."""
 
 import csv
 from collections.abc import Sequence
@@ -35,3 +35,10 @@ def join_first(texts: Sequence[str], most: int) -> str:
     """Join the first `most` texts by commas, and add the number of those left out."""
     rest = len(texts) - most
     return ", ".join([*texts[:most], *([f"... ({rest} more)"] if rest > 0 else [])])
+
+
+def plural(count: int, noun: str) -> str:
+    """Return "1 row" or "5 rows"."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}es" if noun.endswith("s") else f"{count} {noun}s"

@@ -79,13 +79,6 @@ def percent(share: float) -> str:
     return f"{100 * share:.2f} %"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return "1 row" or "5 rows"."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count} {noun}es" if noun.endswith("s") else f"{count} {noun}s"
-
-
 def listed(values: Iterable[Any], room: int = ROOM) -> str:
     """Return values in a line of about `room` characters, and the number of those left out."""
     texts = [quote_if_needed(str(value)) for value in values]

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import plural, show
+from sparsegp.cli.output import show
 from sparsegp.errors import SettingsError
+from sparsegp.lists import plural
 
 if TYPE_CHECKING:
     from sparsegp.data import Table

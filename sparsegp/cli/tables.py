@@ -11,12 +11,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from sparsegp.cli.output import percent, plural
+from sparsegp.cli.output import percent
 from sparsegp.data import Table, open_dataset, summarise, without_weights
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import layout_of, rows_of
 from sparsegp.data.storage import unpacked
 from sparsegp.errors import DataError
+from sparsegp.lists import plural
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation
 

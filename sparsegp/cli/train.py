@@ -9,8 +9,9 @@ import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
-from sparsegp.cli.output import json_line, pairs, percent, plural, seconds_of, show, working
+from sparsegp.cli.output import json_line, pairs, percent, seconds_of, show, working
 from sparsegp.errors import SettingsError, size
+from sparsegp.lists import plural
 
 if TYPE_CHECKING:
     from sparsegp.data import Table

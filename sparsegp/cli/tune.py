@@ -8,16 +8,8 @@ import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
-from sparsegp.cli.output import (
-    json_line,
-    pairs,
-    percent,
-    plural,
-    records_table,
-    seconds_of,
-    show,
-    working,
-)
+from sparsegp.cli.output import json_line, pairs, percent, records_table, seconds_of, show, working
+from sparsegp.lists import plural
 
 SHOWN = ("best", "stage", "rows", "n_active", "nlpp", "error", "scaling", "metric", "kernel")
 """Columns of the table of trials, before the reason of a failure."""

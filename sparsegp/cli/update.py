@@ -6,8 +6,9 @@ import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
-from sparsegp.cli.output import json_line, pairs, plural, seconds_of, show, working
+from sparsegp.cli.output import json_line, pairs, seconds_of, show, working
 from sparsegp.errors import SettingsError
+from sparsegp.lists import plural
 
 
 @click.command(cls=GroupedCommand)

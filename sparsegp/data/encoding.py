@@ -28,11 +28,12 @@ from sparsegp.data.frames import (
     by_row,
     column_places,
     frame_names,
+    likeness,
     refuse,
     unreadable,
 )
 from sparsegp.errors import DataError
-from sparsegp.lists import join_first, quote_if_needed
+from sparsegp.lists import join_first, plural, quote_if_needed
 from sparsegp.types import Booleans, Doubles, Integers
 
 NUMBERS = ("number", "whole number")
@@ -124,6 +125,13 @@ class Column:
     def has_many_levels(self) -> bool:
         """Whether it is a category with more than `INDICATED` levels, all of them stored."""
         return len(self.levels) + len(self.rare or ()) > INDICATED
+
+    @property
+    def doubt(self) -> str:
+        """What most levels look like, other than a category, and what to do about it."""
+        levels = (*self.levels, *(self.rare or ()))
+        what = likeness(levels) if self.kind == "category" else ""
+        return what and f"{self.name!r}, where {levels[0]!r} and {what}"
 
     @property
     def n_places(self) -> int:
@@ -319,13 +327,16 @@ class Encoding:
         """Warn about levels and missing values that training rows did not have."""
         each = [[c.news(series) for c, series in self._columns_of(part, source)] for part in parts]
         gaps, levels = list[str](), list[str]()
-        for name, news in zip(self.inputs, zip(*each, strict=True), strict=True):
+        used = [column for column in self.columns if column.parts]
+        for column, news in zip(used, zip(*each, strict=True), strict=True):
             unknown, ones, filled = zip(*news, strict=True)
             if n := sum(filled):
-                gaps.append(f"{quote_if_needed(name)} in {n} rows")
+                gaps.append(f"{quote_if_needed(column.name)} in {plural(n, 'row')}")
             if n := sum(unknown):
                 one = next(filter(None, ones), "")
-                levels.append(f"{quote_if_needed(name)} in {n} rows, such as {one!r}")
+                such = f"such as {one!r}" if one else "where it is missing"
+                treated = f"are treated as {'rare' if RARE in column.parts else 'no level'}"
+                levels.append(f"{column.name!r} ({plural(n, 'row')}, {such}) {treated}")
         if gaps:
             logger.warning(
                 "%s has missing values where training rows had none, which are filled in: %s",
@@ -333,12 +344,7 @@ class Encoding:
                 join_first(gaps, MAX_NAMES),
             )
         if levels:
-            logger.warning(
-                "%s has levels that training rows did not have, which count as rare or, where no "
-                "level was rare, as no level: %s",
-                source,
-                "; ".join(levels),
-            )
+            logger.warning("%s: unknown values in %s", source, "; in ".join(levels))
 
     def _columns_of(self, frame: Any, source: str) -> Iterator[tuple[Column, Any]]:
         """Yield each column that is used, with its values in a frame."""

@@ -1,5 +1,6 @@
 """Data frames of pandas, polars, pyarrow and dask, in parts of known length."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -34,13 +35,38 @@ def by_row(row: int, column: Any) -> str:
     return f"row {row}, column {quoted(column)}"
 
 
-def unreadable(place: str, kind: str, value: Any) -> str:
-    """Return the message that a value cannot be read as one of a kind."""
+LIKE = {
+    re.compile(
+        r"\d\d?(/\d\d?/|-\d\d?-|\.\d\d?\.(?=\d{4}))(\d\d){1,2}([T ].*)?"
+    ): "dates that can be read in more than one way: write them as 2024-12-31",
+    re.compile(
+        r"\d\d?:\d\d(:\d\d)?"
+    ): "times of day: write them as numbers such as 13.5, or with the date",
+    re.compile(
+        r"[+-]?\d{1,3}([,.' ]\d{3})+([,.]\d+)?"
+    ): "numbers with separators of thousands: remove these",
+    re.compile(r"[+-]?[\d.,]+ ?%"): "percentages: remove the percent signs",
+}
+"""Patterns of words that are read as categories, what they look like, and what to do."""
+
+
+def likeness(words: Sequence[str]) -> str:
+    """Return what most words look like and what to do about it, "" if like nothing in `LIKE`."""
+    share = {what: sum(map(bool, map(like.fullmatch, words))) for like, what in LIKE.items()}
+    found = (what for what, count in share.items() if 2 * count > len(words))
+    return next((f"most others look like {what}" for what in found), "")
+
+
+def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
+    """Return the message that a value cannot be read; `name` is that of a column to learn."""
     expected = {
-        "truth": "truth (true, false, yes or no)",
+        "truth": "boolean (true, false, yes or no)",
         "date": "date that can be read in one way, such as 2024-12-31",
     }.get(kind, "number" if isinstance(value, str) else "finite number")
-    return f"{place}: {quoted(value)} is no {expected}"
+    remedy = ", or give it as `missing`" if isinstance(value, str) else ""
+    if remedy and name and kind == "number":
+        remedy += f", or the column as `kinds`, {quote_if_needed(name)}=category"
+    return f"{place}: {quoted(value)} is not a {expected}: correct it{remedy}"
 
 
 def refuse(faults: Sequence[str], source: str) -> None:
@@ -49,8 +75,7 @@ def refuse(faults: Sequence[str], source: str) -> None:
         count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
         raise DataError(
             f"{source} has {count} that cannot be used (rows counted from 0): "
-            f"{'; '.join(faults[:MAX_FAULTS])}; mend or `drop` them, or give marks of missing "
-            "values as `missing` and names of categories as `kinds`, NAME=category"
+            + "; ".join(faults[:MAX_FAULTS])
         )
 
 

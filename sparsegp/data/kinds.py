@@ -20,7 +20,7 @@ from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
 from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, RARE, Column
-from sparsegp.data.frames import Frame, Where, frame_names, refuse, unreadable
+from sparsegp.data.frames import Frame, Where, frame_names, likeness, refuse, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Booleans, Doubles, Integers
@@ -333,22 +333,20 @@ def _fault(name: str, kind: str, tally: Tally, where: Where) -> str:
     """Return why a column cannot be used, and what to do about it; empty if it can be used."""
     if tally.fault is not None:
         row, value = tally.fault
-        return unreadable(where(row, name), kind.partition(":")[0], value)
+        return unreadable(where(row, name), kind.partition(":")[0], value, name)
     if tally.first is None or kind not in {"category", ""}:
         return ""
     row, value = tally.first
     such = f"{where(row, name)}: {quoted(value)}"
     if not kind:
-        return f"{such} is of type {type(value).__name__}: convert or drop it"
+        return f"{such} is of type {type(value).__name__}: convert or `drop` the column"
     levels, n = tally.levels, tally.n - tally.missing
     if len(levels) > MAX_LEVELS or (len(levels) > INDICATED and 2 * len(levels) > n):
-        return (
-            f"{such} and a different value in nearly every row: leave it out (`drop`, or "
-            "`id_column` in a file)"
-        )
+        unlike = "a different value in nearly every row: `drop` it, or give it as `id_column`"
+        return f"{such} and {likeness([*levels]) or unlike}"
     words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
     if words >= WORDS and len(levels) > INDICATED and REPEATS * len(levels) > n:
-        return f"{such} is free text: drop it, or turn it into numbers first"
+        return f"{such} is free text: `drop` it, or turn it into numbers first"
     return ""
 
 

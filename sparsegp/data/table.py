@@ -138,6 +138,9 @@ class Table:
             y = (None, as_numbers(self.y, self.source)) if of_numbers else encode_labels(self)
             what = labels_to_average(*y)
             encoding, means = learn_means(encoding, self.frame, self.source, *what, scheduler)
+        found = [c.doubt for c in encoding.columns if c.doubt and c.name not in (self.kinds or {})]
+        if found:
+            logger.warning("%s has columns taken for categories: %s", self.source, "; ".join(found))
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
         return self.encoded(encoding, means)

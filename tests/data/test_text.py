@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import re
 import tracemalloc
 from typing import Any
 
@@ -129,8 +130,44 @@ def test_dates(words, tmp_path):
         assert (learnt.kind, kinds.dates(found, learnt.form)[0].tolist()) == ("date", expected)
     else:
         assert (learnt.kind, found.tolist()) == ("category", words.split())
-        with pytest.raises(DataError, match=r"column 'when': '.*' is no date that can be read in"):
+        with pytest.raises(DataError, match=r"column 'when': '.*' is not a date that can be read"):
             open_dataset(tmp_path / "a.csv", kinds="when=date").train.learnt()
+
+
+@pytest.mark.parametrize(
+    ("word", "what"),
+    [
+        (lambda n: f"0{1 + n % 9}/0{1 + n // 9 % 9}/2024", "dates .*: write them as 2024-12-31"),
+        (lambda n: f"0{1 + n % 9}.0{1 + n // 9 % 9}.2024 10:00", "dates that can be read in more"),
+        (lambda n: f"{n % 24:02d}:{n // 24 % 60:02d}", "times of day: write them as numbers"),
+        (lambda n: f'"8,{n:03d}.23"', "numbers with separators of thousands: remove"),
+        (lambda n: f"{n}.1%", "percentages: remove the percent signs"),
+    ],
+)
+def test_words_that_look_like_something_else(word, what, tmp_path, caplog):
+    path, first = tmp_path / "a.csv", word(0).strip('"')
+    for n_words in (6, 80):
+        rows = [f"{word(n % n_words)},{n % 7},{n % 2}" for n in range(80)]
+        path.write_text("\n".join(["a,b,y", *rows]))
+        if n_words == 6:
+            open_dataset(path, kinds="a=category").train.learnt()
+            assert not caplog.text
+            open_dataset(path).train.learnt()
+            assert re.search(f"'a', where '{first}' and most others look like {what}", caplog.text)
+        else:
+            with pytest.raises(DataError, match=f"'{first}' and most others look like {what}"):
+                open_dataset(path).train.learnt()
+
+
+def test_a_column_that_numbers_the_rows(tmp_path, caplog):
+    table = pd.DataFrame({"a": np.arange(60) % 7, "y": np.arange(60) % 2})
+    table[::2].to_csv(tmp_path / "a.csv")
+    open_dataset(tmp_path / "a.csv", drop="unnamed 0")
+    table.rename(columns={"a": ""}).to_csv(tmp_path / "b.csv", index=False)
+    open_dataset(tmp_path / "b.csv")
+    assert not caplog.text
+    open_dataset(tmp_path / "a.csv")
+    assert "give it as `id_column` or `drop`, 'unnamed 0'" in caplog.text
 
 
 def test_what_is_given(tmp_path):
@@ -167,11 +204,10 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     with pytest.raises(DataError) as caught:
         open_dataset(tmp_path / "a.csv", kinds="d=number").train.learnt()
     message = str(caught.value)
-    assert "line 122 (row 60), column 'a': 'abc' is no number" in message
-    assert "line 16 (row 7), column 'c': 'x!' is no number" in message
-    assert "column 'd': 'False' is no number" in message
-    assert "names of categories as `kinds`, NAME=category" in message
-    assert "marks of missing values as `missing`" in message
+    assert "line 122 (row 60), column 'a': 'abc' is not a number" in message
+    assert "line 16 (row 7), column 'c': 'x!' is not a number" in message
+    assert "column 'd': 'False' is not a number" in message
+    assert "or give it as `missing`, or the column as `kinds`, a=category;" in message
     lines = text.splitlines()
     assert (lines[121 - 1], lines[16 - 1]) == ('abc,"a', '7,"a",x!,True,1')
     found = frame(tmp_path / "a.csv", text, kinds="a=category", missing="x!")
@@ -180,7 +216,7 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     days = "".join(f"2020-01-{1 + n % 28:02d},{n}\n" for n in range(99))
     for text, day in ((days, "2020-01-32"), (days.replace("2020-01-", "01.01."), "32.01.20")):
         (tmp_path / "a.csv").write_text(f"{text}{day},0\n")
-        with pytest.raises(DataError, match=rf"line 100 .*'{day}' is no date"):
+        with pytest.raises(DataError, match=rf"line 100 .*'{day}' is not a date"):
             open_dataset(tmp_path / "a.csv").train.learnt()
     mixed = "".join(f"{n % 5 or 'low'},{n}\n" for n in range(100))
     (tmp_path / "a.csv").write_text(mixed)
@@ -307,7 +343,7 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
         assert "has no labels" in invoke("evaluate", "r", "new.csv", *options, code=2).stderr
     bad = text.replace(f";k9;{age[9]}.0", ";k9;old")
     refused = invoke("predict", "r", "-", "--out", "-", text=bad, code=2).stderr
-    assert "column 'age': 'old' is no number" in refused
+    assert "column 'age': 'old' is not a number" in refused
     assert "line 11 (row 9)" in refused
 
 
@@ -328,7 +364,7 @@ def test_names_and_words_with_a_comma_are_in_quotes(tmp_path):
     dropped = open_dataset(path, kinds='"town, land=category",code=number', drop="size").train
     assert dropped.kinds == {"town, land": "category", "code": "number"}
     path.write_text(text.replace("\n3,", '\n"no, data",', 1))
-    with pytest.raises(DataError, match=r"line 5 \(row 3\), column 'size': 'no, data' is no num"):
+    with pytest.raises(DataError, match=r"line 5 \(row 3\), column 'size': 'no, data' is not a"):
         open_dataset(path).train.learnt()
     kept = open_dataset(path, missing='x,"no, data"').train.learnt()
     assert "size missing" in kept.names

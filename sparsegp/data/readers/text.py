@@ -1,5 +1,6 @@
 """Reader of delimited text, with pandas."""
 
+import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.frames import Frame, listed
+from sparsegp.data.frames import UNNAMED, Frame, listed
 from sparsegp.data.labels import labels_from_text, short_strings
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
 from sparsegp.data.readers.layout import (
@@ -25,6 +26,8 @@ from sparsegp.data.readers.layout import (
 from sparsegp.data.storage import require_memory
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError, quoted
+
+logger = logging.getLogger(__name__)
 
 CHUNK_VALUES = 1 << 18
 """Number of fields that pandas reads at a time."""
@@ -49,12 +52,20 @@ def read_text(name: str, columns: Columns) -> Dataset:
     called = dict(zip(places.called(names), places.inputs, strict=True))
     text = Text(name, columns, layout, {each: names[place] for each, place in called.items()})
     values = text.values(places)
+    if columns.names is None and (first := f"{UNNAMED}0") in called and ascends(values[0]):
+        said = "%s numbers its rows in an unnamed input; give it as `id_column` or `drop`, %r"
+        logger.warning(said, name, first)
     frame = Frame.of(pd.DataFrame({each: values[called[each]] for each in called}), name)
     beside = {
         names[place]: text.labels(place, values[place], place == places.id)
         for place in places.others
     }
     return Dataset(table_of(replace(frame, where=text.where), beside, names, places, name))
+
+
+def ascends(values: Any) -> bool:
+    """Return whether values are whole numbers in ascending order, as in an index of rows."""
+    return values.dtype.kind == "i" and bool((values.diff()[1:] > 0).all())
 
 
 @dataclass(frozen=True)
