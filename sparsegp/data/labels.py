@@ -27,7 +27,7 @@ LONGEST = 200
 """Maximum length of a label in bytes: an array of strings is as wide as its longest one."""
 
 FEW, ROWS_PER_CLASS = 20, 5
-"""More than `FEW` classes need on average `ROWS_PER_CLASS` rows each; else they are numbers."""
+"""More than `FEW` classes need on average `ROWS_PER_CLASS` rows each; integers raise a warning."""
 
 OTHER_COLUMN = "labels in another column need label_column"
 REMEDY = f"numbers to predict need a regression (task=regression), and {OTHER_COLUMN}"
@@ -65,9 +65,11 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
         )
     if n_classes > max(FEW, n / ROWS_PER_CLASS):
         raise DataError(
-            f"{source} has {n_classes} classes in {n} rows, fewer than {ROWS_PER_CLASS} rows for "
-            f"each; {REMEDY}"
+            f"{source} has {n_classes} classes in {n} rows, on average fewer than "
+            f"{ROWS_PER_CLASS} for each; {REMEDY}"
         )
+    if n_classes > FEW and classes.dtype.kind in "iu":
+        logger.warning("%s has %d numbers as labels, each a class; %s", source, n_classes, REMEDY)
     return classes, codes
 
 

@@ -117,3 +117,14 @@ def test_numbers():
             Numbers.of(np.array(bad), "Z")
     with pytest.raises(DataError, match="Z has no labels"):
         numbers.encode(None, "Z")
+
+
+def test_many_numbers_as_classes_raise_a_warning(caplog):
+    y = np.arange(64).repeat(6)
+    encode(y % 20, "Z")
+    encode(y.astype(str), "Z")
+    assert not caplog.text
+    encode(y, "Z")
+    assert "Z has 64 numbers as labels, each a class; numbers to predict need a reg" in caplog.text
+    with pytest.raises(DataError, match="on average fewer than 5 for each; numbers to predict"):
+        encode(y[::2], "Z")
