@@ -1,6 +1,7 @@
 """`sparsegp explain`."""
 
 import re
+from math import isqrt
 from typing import Any
 
 import click
@@ -18,7 +19,9 @@ FIRST = 5
 @click.argument("data")
 @shared.text("--rows", "ROWS", f"Rows of DATA from 0 on, such as 0,5,7 or 0:10.  [0:{FIRST}]")
 @shared.number("--most", "Active rows for each class, and columns, per row.  [5]")
-@shared.text("--plots", "DIR", 'Plot each row with its active rows (needs the extra "plot").')
+@shared.text(
+    "--plots", "DIR", "If rows are images: draw each with its active rows (needs matplotlib)."
+)
 @shared.text("--image", "HxW", "With --plots: height and width of images.  [square]")
 @shared.columns
 @shared.as_json
@@ -41,12 +44,15 @@ def explain(run: str, data: str, as_json: bool, **options: Any) -> None:
     numbers = row_numbers(options["rows"], inputs.shape[0])
     X = inputs[numbers].compute(scheduler="synchronous")
     explanations = model.explain(X, **shared.given(options, ("most",)))
-    pictures = []
-    if options["plots"] is not None:
+    pictures, size = [], shared.image_size(options["image"])
+    is_square = isqrt(model.n_features) ** 2 == model.n_features
+    if options["plots"] is not None and not (size or is_square):
+        many = f"{model.n_features} columns are not a square image"
+        show([f"warning: nothing is drawn, as {many}; if rows are images, give --image"], err=True)
+    elif options["plots"] is not None:
         from sparsegp.report.explanations import explanation_pictures
 
         of_rows = dict(zip(numbers, explanations, strict=True))
-        size = shared.image_size(options["image"])
         pictures = list(map(str, explanation_pictures(model, of_rows, X, size, options["plots"])))
     listed = [
         {"row": k, "id": {name: str(ids[k]) for name, ids in found.beside.items()}, **e.to_json()}

@@ -28,6 +28,17 @@ def test_pictures_of_rows(trained, files, invoke, tmp_path):
     assert {path.name for path in (tmp_path / "p").iterdir()} == {"row-1.png", "row-1.svg"}
 
 
+def test_rows_that_are_no_images_are_explained_in_words(files, invoke, tmp_path):
+    with np.load(files / "only.npz") as rows:
+        np.savez(tmp_path / "rows.npz", X=rows["X"][:, :3], y=rows["y"])
+    run, data = tmp_path / "run", tmp_path / "rows.npz"
+    invoke("train", data, "--out", run, "--n-active", 20, "--quiet")
+    result = invoke("explain", run, data, "--plots", tmp_path / "p")
+    assert result.stdout == invoke("explain", run, data).stdout
+    assert "nothing is drawn, as 3 columns are not a square image; if" in result.stderr
+    assert not (tmp_path / "p").exists()
+
+
 def test_novelty_and_label_sets_beside_predictions(trained, files, invoke, last_json, tmp_path):
     model, rows = sparsegp.load(trained), np.load(files / "only.npz")
     X, y = np.concatenate([rows["X"], np.full((1, 4), 50.0)]), np.append(rows["y"], 0)
