@@ -26,12 +26,14 @@ class StopRequest:
     at_once : str
         If given, the first signal already raises `StoppedAtOnce` with this text, as there is no
         state to save. During an import, which may swallow exceptions, the process exits instead.
+    code : int
+        Exit code for this.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-    def __init__(self, at_once: str = "") -> None:
-        self.at_once = at_once
+    def __init__(self, at_once: str = "", code: int = Interrupted.exit_code) -> None:
+        self.at_once, self.code = at_once, code
         self._requested = ""
         self._outer: StopRequest | None = None
         self._former: dict[signal.Signals, Any] = {}
@@ -74,7 +76,7 @@ class StopRequest:
             words = f"stopped by {self._requested}; {self.at_once}"
             if _importing(frame):
                 os.write(2, f"{words}\n".encode())
-                os._exit(Interrupted.exit_code)
+                os._exit(self.code)
             raise StoppedAtOnce(words)
 
 

@@ -11,23 +11,28 @@ from collections.abc import Sequence
 from sparsegp.errors import Interrupted, masked, visible
 from sparsegp.interrupt import StoppedAtOnce, StopRequest
 
+AGAIN, INTERRUPTED = "run it again", 130
+"""How to continue a command that cannot be resumed, and its exit code when it was interrupted."""
+
 
 def main() -> None:
     """Run the program; signals are caught before anything slow is imported."""
+    remedy = resuming()
+    code = INTERRUPTED if remedy == AGAIN else Interrupted.exit_code
     try:
-        with StopRequest(at_once=f"what was saved before is unchanged ({resuming()})"):
+        with StopRequest(at_once=f"what was saved before is unchanged ({remedy})", code=code):
             from sparsegp.cli.program import program
 
             program(prog_name="sparsegp")
     except StoppedAtOnce as stop:
         sys.stderr.write(f"{stop}\n")
-        sys.exit(Interrupted.exit_code)
+        sys.exit(code)
 
 
 def resuming(words: Sequence[str] | None = None) -> str:
     """Return how to continue a command that was stopped, by default that of this process."""
     words = list(sys.argv[1:] if words is None else words)
     if words[:1] not in (["train"], ["tune"], ["update"]):
-        return "run it again"
+        return AGAIN
     words = [word for word in words if word not in {"--resume", "--overwrite"}]
     return f"continue with: {visible(masked(shlex.join(['sparsegp', *words, '--resume'])))}"

@@ -1,6 +1,7 @@
 """Commands with many options: help in groups, and a file of options."""
 
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,11 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
             or isinstance(given, dict | list)
             or (flag is None) == isinstance(given, bool)
         ):
+            alike = get_close_matches(key, params, 1) if each is None else []
+            near = f" (did you mean {alike[0]!r}?)" if alike else ""
             raise SettingsError(
-                f"{value}: {quoted(key)} must be an option of `{ctx.info_name}` with a number or a "
-                "text, or a flag with true or false"
+                f"{value}: {quoted(key)}{near} must be an option of `{ctx.info_name}` with a "
+                "number or a text, or a flag with true or false"
             )
         if flag is None:
             taken[str(each.name)] = given

@@ -3,7 +3,7 @@
 0    done
 2    an error that the user can correct: one line on standard error
 75   stopped on request, can be continued with --resume
-130  interrupted at once, by a second Ctrl-C
+130  interrupted at once, by a second Ctrl-C or in a command that cannot be resumed
 """
 
 import logging
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 import sparsegp
-from sparsegp.cli import resuming
+from sparsegp.cli import INTERRUPTED, resuming
 from sparsegp.cli.estimate import estimate
 from sparsegp.cli.evaluate import evaluate
 from sparsegp.cli.explain import explain
@@ -27,7 +27,7 @@ from sparsegp.cli.tune import tune
 from sparsegp.cli.update import update
 from sparsegp.errors import Interrupted, SparseGPError, visible
 
-FAILED, KILLED = 2, 130
+FAILED = 2
 
 LONGEST_WORD = 300
 """Maximum length of a word in a message, which may quote input of any length."""
@@ -85,7 +85,7 @@ def verdict(error: Exception) -> tuple[int, str]:
         case Interrupted():
             return error.exit_code, as_typed(str(error))
         case click.Abort():  # click's word for a second Ctrl-C
-            return KILLED, "interrupted"
+            return INTERRUPTED, "interrupted"
         case click.UsageError():  # options that do not exist or are no numbers
             command = error.ctx.command_path if error.ctx else "sparsegp"
             return FAILED, f"error: {error.format_message().rstrip('.')} (see `{command} --help`)"
@@ -116,11 +116,14 @@ def _give_up_output() -> None:
 @click.group(
     cls=Program,
     commands=[train, tune, update, predict, evaluate, explain, inspect, estimate],
-    no_args_is_help=False,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done, 2 error, 75 stopped on request (continue with --resume), 130 "
     "interrupted.",
 )
 @click.version_option(sparsegp.__version__, prog_name="sparsegp")
-def program() -> None:
+@click.pass_context
+def program(ctx: click.Context) -> None:
     """Sparse Gaussian process classifiers by the informative vector machine."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -234,16 +234,23 @@ class RunDirectory:
             file.write(json.dumps(content, indent=1, default=float).encode())
 
     def _require_same(self, run: Mapping[str, Any]) -> None:
-        found = [
-            f"{name} was {format_setting(old.get(name))} and is now {format_setting(new.get(name))}"
+        settings, data = (
+            [(k, old.get(k), new.get(k)) for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
             for old, new in zip(read_run(self.folder), (run["settings"], run["data"]), strict=True)
-            for name in sorted({*old, *new})
-            if old.get(name) != new.get(name)
+        )
+        found = [
+            f"{name} was {format_setting(old)} and is now {format_setting(new)}"
+            for name, old, new in settings
         ]
+        if data:  # digests tell nobody anything
+            sizes = "; ".join(
+                f"{k} {old}, now {new}" for k, old, new in data if type(new) is not str
+            )
+            found.append("the training data changed" + f" ({sizes})" * bool(sizes))
         if found:
             raise SettingsError(
                 f"{self._run} holds a run with other settings or data: {'; '.join(found)}; give "
-                "those, or start again with `overwrite=True` or in another `out`"
+                "the former ones, or start again with `overwrite=True` or in another `out`"
             )
 
 

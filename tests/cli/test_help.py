@@ -95,7 +95,7 @@ def test_options_from_a_file(invoke, files, tmp_path, last_json):
         arguments = ("train", files / "rows.csv", "--config", path, *more, "--overwrite", "--json")
         assert last_json(invoke(*arguments).stdout)["rows"] == rows
     for text, message in (
-        ("n-actve = 3", "'n-actve' must be an option"),
+        ("n-actve = 3", "'n-actve' (did you mean 'n-active'?) must be an option"),
         ("= 3", "as TOML"),
         ("seed = " + 9999 * "[", "as TOML"),
         ("seed = 0x1" + 9999 * "0", "as TOML"),
@@ -109,6 +109,7 @@ def test_options_from_a_file(invoke, files, tmp_path, last_json):
 
 def test_program(invoke):
     shown = invoke("--help").output
+    assert invoke().output == shown
     for name, command in program.commands.items():
         assert f"  {name} " in shown
         assert command.get_short_help_str(35).removesuffix("...") in shown

@@ -109,6 +109,15 @@ def test_stopped_before_the_first_row(number, later, start, clusters, tmp_path):
     assert re.search("continue with: sparsegp train .* --resume", err.splitlines()[-1])
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_stop_with_nothing_to_resume(start, clusters, tmp_path):
+    with start("predict", "run", clusters, "--out", "p.csv", cwd=tmp_path) as process:
+        assert wait_until(lambda: catches(process.pid, 15) and catches(process.pid, 2))
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err.count("run it again")) == (130, 1), err
+
+
 def test_interrupted_twice(start, clusters, invoke, tmp_path):
     """The second Ctrl-C does not wait; what was kept before is kept."""
     with paused(start, clusters, tmp_path, "--quiet") as (process, run):
