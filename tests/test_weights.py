@@ -163,7 +163,7 @@ def test_a_run_with_other_weights_is_of_other_data(digits, tmp_path, monkeypatch
         patch.setattr(StopRequest, "requested", "a test")
         with pytest.raises(Interrupted):
             train(X, y, sample_weight=w, out=tmp_path / "run")
-    with pytest.raises(SettingsError, match="settings or data: digest was"):
+    with pytest.raises(SettingsError, match="or data: the training data changed"):
         train(X, y, sample_weight=w + 1, out=tmp_path / "run", resume=True)
     found = train(X, y, sample_weight=w, out=tmp_path / "run", resume=True)
     same(found, train(X, y, sample_weight=w), X[:30])
@@ -308,6 +308,6 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         assert re.search(f"column 'a' cannot be weights: {message}", refused.output)
     text = ran("evaluate", run, tmp_path / "rows.csv")
     assert f"400; weights, which sum to {len(repeated)}, are heeded" in text
-    lines = ran("predict", run, tmp_path / "rows.csv", "--out", "-").splitlines()
+    lines = invoke("predict", run, tmp_path / "rows.csv", "--out", "-").stdout.splitlines()
     expected = sparsegp.load(run).predict_proba(rows[["a", "b"]].to_numpy())
     np.testing.assert_allclose([float(line.split(",")[2]) for line in lines[1:]], expected[:, 0])

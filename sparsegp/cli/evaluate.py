@@ -30,7 +30,7 @@ MAX_CONFUSIONS = 10
     "--plots",
     "DIR",
     "Draw reliability diagram, error-reject curve, confusion matrix, column relevances and, for "
-    'two classes, ROC and precision-recall curves (.png and .svg; needs the extra "plot").',
+    "two classes, ROC and precision-recall curves (.png and .svg; needs matplotlib).",
 )
 @shared.weighted_columns
 @shared.as_json
@@ -79,8 +79,8 @@ def require_fitting(model: "Model", options: dict[str, Any]) -> None:
     two, plots = shared.given(options, ("positive", "threshold")), options["plots"] is not None
     sets = options["coverage"] is not None
     if (two and len(model.classes) != 2) or (sets and model.is_regression):
-        name, few = shared.in_words(two or ["set"]), "two " if two else ""
-        raise SettingsError(f"leave out {name}; only a model of {few}classes takes such an option")
+        name, few = shared.in_words(two or ["set"]), " of two classes" if two else ""
+        raise SettingsError(f"{name} is for classifiers{few}; leave it out")
     if plots and model.is_regression and model.relevances is None:
         raise SettingsError(
             "--plots draws classifiers, and relevances of kernels such as ard, which this "

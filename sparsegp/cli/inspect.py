@@ -149,9 +149,8 @@ def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
     for column in sorted(inputs, key=lambda column: -(column["relevance"] or 0.0)):
         known = column["levels"].items()
         counts = [f"{quote_if_needed(level)} ({count})" for level, count in known]
-        levels = join_first(counts, LEVELS)
-        if column["rare"] != 0:
-            levels += f"; {'many' if column['rare'] is None else column['rare']} rare"
+        rare = column["rare"] != 0 and f"{column['rare'] or 'many'} rare"
+        levels = "; ".join(filter(None, (join_first(counts, LEVELS), rare)))
         gaps = percent(column["missing"]) if column["missing"] else None
         content = column["left_out"] and f"left out: {column['left_out']}"
         records.append({**column, "missing": gaps, "content": content or levels})
@@ -167,10 +166,11 @@ def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
     usual = (DenseSettings if "method" in settings else TrainSettings)().to_json()
     settings = settings | {"kernel": brief(settings["kernel"])}
     shown = {"kernel", "scaling"} if record["kernels"] else set()  # below, as they are used
+    shown |= {"kernel"} if "tuned" in state else set()  # the first one, which may not be given
     others = [k for k, value in settings.items() if value != usual.get(k) and k not in shown]
     progress = record["progress"] or {}
     extent = "{done} of {total}" if progress.get("total") else "{done}"
-    selecting = "" if "method" in settings else ", until its active rows were selected"
+    selecting = "" if "method" in settings else " to select the active rows"
     used = [column for column in record["inputs"] if not column["left_out"]]
     names = f": {listed(record['names'])}" if record["names"] else ""
     if record["holder"]:
@@ -232,5 +232,5 @@ def in_words(record: dict[str, Any]) -> list[str]:
         *table(("column", "relevance"), ((name, f"{share:.4f}") for name, share in ranked)),
         *records_table(steps, (*STEP, *HELD_OUT, "kernel")),
         *(["during selection", *curve] if curve else ()),
-        *trials_table(tuning["trials"], tuning["chosen"]),
+        *trials_table(tuning["trials"], tuning["chosen"], is_regression=not record["classes"]),
     ]

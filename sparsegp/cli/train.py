@@ -214,9 +214,8 @@ def summary(
     chosen, learnt = "", record if "method" in settings else {}  # otherwise of the selection
     if choice and choice["trials"]:
         chosen = f"by {extent(choice['trials'], choice['ended'])}"
-        chosen += f", nlpp {choice['nlpp']:.4f} nats on held-out training rows" * bool(
-            choice["nlpp"]
-        )
+        if choice["nlpp"]:
+            chosen += f"; nlpp at the choice {choice['nlpp']:.4f} nats, on held-out training rows"
     of_held_out = {} if evaluation is None else figures(evaluation)
     return {
         "trained on": f"{record['source']}: {rows}, {columns}, {labels}",

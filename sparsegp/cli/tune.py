@@ -63,7 +63,8 @@ def tune(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         "train": train_command(data, {**columns, **settings, **kept, **tuned.chosen}),
         "seconds": progress.seconds,
     }
-    lines = [*trials_table(tuned.trials, record), *pairs(in_words(record, tuned.chosen))]
+    lines = trials_table(tuned.trials, record, wanted.is_regression)
+    lines += pairs(in_words(record, tuned.chosen))
     show([json_line(record)] if as_json else lines)
 
 
@@ -121,7 +122,9 @@ def is_chosen(trial: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
 
 
 def trials_table(
-    trials: Iterable[Mapping[str, Any]], chosen: Mapping[str, Any] | None
+    trials: Iterable[Mapping[str, Any]],
+    chosen: Mapping[str, Any] | None,
+    is_regression: bool = False,
 ) -> list[str]:
     """Return a table of trials, the best of each stage first; the chosen kernel has a star."""
     from sparsegp.kernels import brief
@@ -131,17 +134,19 @@ def trials_table(
         return trial["rung"], failed, 0.0 if failed else trial["nlpp"], trial["number"]
 
     trials = sorted(trials, key=rank)
+    error = "1 - r2" if is_regression else "error"
     last = [trial for trial in trials if chosen and is_chosen(trial, chosen)][-1:]
     shown = [
         {
             **trial,
             "stage": trial["rung"],
             "kernel": brief(trial["kernel"]),
-            "error": None if trial["error"] is None else percent(trial["error"]),
+            error: None if trial["error"] is None else percent(trial["error"]),
             "best": "*" if trial in last else None,
             "metric": None if trial.get("metric") == "none" else trial.get("metric"),
             "failure": trial.get("failure") or None,
         }
         for trial in trials
     ]
-    return records_table(shown, (*SHOWN, "failure"))
+    names = (error if name == "error" else name for name in (*SHOWN, "failure"))
+    return records_table(shown, names)

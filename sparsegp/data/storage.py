@@ -139,8 +139,8 @@ def _reason(error: Exception, name: str) -> str:
         PermissionError: "no permission",
         IsADirectoryError: "it is a directory",
         FileNotFoundError: "no such bucket or object" if is_url(name) else "there is no such file",
-        ImportError: f"a package is missing ({error}); install it, or the extra that needs it: "
-        'pip install "sparsegp[parquet]", "sparsegp[s3]" or "sparsegp[gcs]"',
+        ImportError: f"a package is missing ({error}); install it: pyarrow reads Parquet files, "
+        "s3fs s3://, gcsfs gs://",
         MemoryError: "it asks for more memory than there is; it may be damaged",
     }
     for kind, reason in known.items():

@@ -388,7 +388,10 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
         if RUN_FILE in files:
             raise StoreError(f"{folder} holds no finished model; continue it with `resume=True`")
         if folder_of(os.path.join(path, TUNING)).sizes():
-            raise StoreError(f"{folder} holds a search for a kernel and no model yet; train there")
+            raise StoreError(
+                f"{folder} holds a search for a kernel and no model; if it is unfinished, repeat "
+                "its command with `resume=True`, else train with its choice"
+            )
     stored = read_file(folder, name, MODEL)
     with read_errors(f"{folder}/{name}"):
         require_numbers(stored.arrays)

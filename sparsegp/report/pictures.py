@@ -86,7 +86,7 @@ def draw_all(
         from matplotlib.figure import Figure
     except ImportError:
         raise SettingsError(
-            'pictures need matplotlib; install it by pip install "sparsegp[plot]"'
+            "pictures need matplotlib; install it by `pip install matplotlib`"
         ) from None
     for name, function in draw.items():
         figure, path = Figure(dpi=150, layout="constrained"), Path(folder, f"{name}.png")

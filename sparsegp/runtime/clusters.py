@@ -207,7 +207,7 @@ def _class(path: Path, name: str) -> Callable[..., Any]:
     except (ImportError, AttributeError) as error:
         raise SettingsError(
             f"{path}: there is no {_short(name)} ({_short(error)}); install its package, such as "
-            "by: pip install 'sparsegp[slurm]'"
+            "by `pip install dask-jobqueue`"
         ) from None
 
 

@@ -100,6 +100,7 @@ def test_failed_trials_are_shown():
     )
     assert plain[0].split() == ["0", "0.5", "25.00", "%", "auto", "rbf(1.5)"]
     assert names.split() == ["stage", "nlpp", "error", "scaling", "kernel", "failure"]
+    assert "1 - r2" in trials_table([trial], None, is_regression=True)[0]
     assert first.split() == plain[0].split()
     assert second.split() == ["0", "auto", "rbf(1.5)", "no", "room"]
 
@@ -123,7 +124,10 @@ def test_inspect_shows_every_trial(tuned, invoke, last_json):
 
 def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, invoke, tmp_path, last_json):
     run = shutil.copytree(tuned[0], tmp_path / "run")
-    assert f"{run} holds a search" in invoke("evaluate", run, files / "pair.npz", code=2).stderr
+    refused = invoke("evaluate", run, files / "pair.npz", code=2).stderr
+    assert f"{run} holds a search for a kernel and no model; if it is unfinished, repeat" in refused
+    assert "its command with --resume, else train" in refused
+    assert "kernel=" not in invoke("inspect", run).stdout  # where the search began
     arguments = ("tune", files / "pair.npz", "--out", run, *SMALL, "--seed", 1, "--quiet")
     refused = invoke(*arguments, code=2).stderr
     assert f"error: {run} holds a run with other settings" in refused
@@ -154,7 +158,9 @@ def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
     assert seen["tuning"]["trials"] == chosen["trials"]
     shown = invoke(*arguments, "--out", run, "--resume")
     assert "is finished; nothing to do" in shown.stderr
-    assert re.search(r"^  chosen +by 11 trials, nlpp \d\.\d{4} nats on", shown.stdout, re.M)
+    assert re.search(
+        r"^  chosen +by 11 trials; nlpp at the choice \d\.\d{4} nats,", shown.stdout, re.M
+    )
 
 
 def trials(run):

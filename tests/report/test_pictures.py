@@ -51,6 +51,6 @@ def test_places_that_cannot_be_written(tmp_path):
 
 def test_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(SettingsError, match=r'pip install "sparsegp\[plot\]"'):
+    with pytest.raises(SettingsError, match="`pip install matplotlib`"):
         evaluation_pictures(evaluation(3), tmp_path / "new")
     assert not (tmp_path / "new").exists()
