@@ -307,7 +307,7 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         refused = invoke("train", tmp_path / "wrong.csv", "--weight-column", "a", code=2)
         assert re.search(f"column 'a' cannot be weights: {message}", refused.output)
     text = ran("evaluate", run, tmp_path / "rows.csv")
-    assert f"400; weights, which sum to {len(repeated)}, are heeded" in text
+    assert f"400; weights, which sum to {len(repeated)}, are used" in text
     lines = invoke("predict", run, tmp_path / "rows.csv", "--out", "-").stdout.splitlines()
     expected = sparsegp.load(run).predict_proba(rows[["a", "b"]].to_numpy())
     np.testing.assert_allclose([float(line.split(",")[2]) for line in lines[1:]], expected[:, 0])

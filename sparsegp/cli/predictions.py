@@ -127,7 +127,7 @@ def check_target(path: Path, force: bool, data: str) -> None:
         if any(part.exists() and path.exists() and path.samefile(part) for part in parts):
             raise SettingsError(f"{path} holds the rows to predict; choose another --out")
         if path.is_dir() and not _holds_predictions(path):
-            raise SettingsError(f"{path} is no file of predictions; choose another --out")
+            raise SettingsError(f"{path} is not a file of predictions; choose another --out")
 
 
 def _holds_predictions(path: Path) -> bool:

@@ -164,7 +164,7 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
         rows += f", of them {unseen} with labels that the model does not know"
     wrong = f" ({plural(round(evaluation.error * evaluation.n), 'row')})"
     if evaluation.weight is not None:
-        rows, wrong = f"{rows}; weights, which sum to {evaluation.weight:.6g}, are heeded", ""
+        rows, wrong = f"{rows}; weights, which sum to {evaluation.weight:.6g}, are used", ""
     return {
         "rows": rows,
         "error": f"{percent(evaluation.error)}{wrong}",

@@ -178,7 +178,7 @@ def as_numbers(y: Any, source: str) -> Doubles:
         row = _first_text(labels.tolist())
         raise DataError(
             f"a regression needs numbers as labels; {source} has {quoted(labels.tolist()[row])} in "
-            f"row {row} (rows counted from 0): mend it, or give other labels"
+            f"row {row} (rows counted from 0): correct it, or give other labels"
         )
     values = labels.astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(values))

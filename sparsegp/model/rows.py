@@ -79,7 +79,7 @@ def _predict(x: Any, model: "Model", method: str) -> Doubles:
     if bad.any():
         raise DataError(
             f"the inputs of row {int(bad.any(axis=1).argmax())} are so large that what is "
-            "predicted is no number; leave the row out, or scale it as the training rows were"
+            "predicted is not a number; leave the row out, or scale it as the training rows were"
         )
     return values
 

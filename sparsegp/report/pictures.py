@@ -140,7 +140,7 @@ def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
         capsize=3,
         label="95 % interval",
     )
-    above.set(ylabel="right answers, %", xlim=(0, 101), ylim=(-2, 102))
+    above.set(ylabel="accuracy, %", xlim=(0, 101), ylim=(-2, 102))
     above.set_title(f"ECE {evaluation.ece:.4f}, {evaluation.n} rows", fontsize="medium")
     above.legend(frameon=False)
     below.stairs(counts, np.linspace(0.0, 100.0, len(counts) + 1), fill=True, alpha=0.5)

@@ -104,7 +104,7 @@ def connect(
         get_address_host(address)  # with an invalid address, Client would never return
     except ValueError:
         raise SettingsError(
-            f"{address} is no address of a dask scheduler, such as tcp://10.0.0.5:8786"
+            f"{address} is not the address of a dask scheduler, such as tcp://10.0.0.5:8786"
         ) from None
     options = {"direct_to_workers": direct, "set_as_default": False, "security": _security(tls)}
     options["timeout"] = seconds

@@ -118,7 +118,7 @@ def _open_zip(file: IO[bytes], place: str) -> zipfile.ZipFile:
     file.seek(0)
     if file.read(4) not in {b"PK\3\4", b""}:
         raise StoreError(
-            f"{place} is no model or run of sparsegp, or its first bytes are damaged; give the "
+            f"{place} is not a model or run of sparsegp, or its first bytes are damaged; give the "
             "path of a run or a model"
         )
     file.seek(max(0, size - 113))

@@ -136,7 +136,7 @@ class RunDirectory:
             others = {name for name in files if not _is_of_run(name)} - {"lock", TUNING}
             if others and (self.overwrite or RUN_FILE not in files):
                 raise StoreError(
-                    f"{folder} holds {min(others)[:40]}, which is no file of a run; move it, or "
+                    f"{folder} holds {min(others)[:40]}, which is not a file of a run; move it, or "
                     "choose another `out`"
                 )
             held += [folder] if RUN_FILE in files else []

@@ -122,7 +122,7 @@ def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, invoke, 
     for name in ("d.csv", "d.zarr", "g.zarr"):
         arguments = ("--out", tmp_path / name, "--force")
         result = invoke("predict", trained, files / "only.npz", *arguments, code=2)
-        assert "is no file of predictions" in result.stderr
+        assert "is not a file of predictions" in result.stderr
     assert (tmp_path / "d.zarr" / "mine").exists()
 
 

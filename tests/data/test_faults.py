@@ -54,7 +54,7 @@ TEXTS = {
     "1\N{NO-BREAK SPACE}2\n3\N{NO-BREAK SPACE}4\n": "has 1 column, .* give their `delimiter`",
     "1,2\n3," + "l" * 300 + "\n": "labels of .*a.csv must be text, in UTF-8 of at most 200 bytes",
     "1,2\n" + "a" * 140_000 + ",b\n": "a.csv.*field larger than field limit",
-    "1,\0,0\n": "a.csv is no text, as it has NUL",
+    "1,\0,0\n": "a.csv is not text, as it has NUL",
     # a row with a fault is no header
     "1.5,x2,0\n3,4,1\n5,6,0\n": "line 1: 'x2' is unlike .* `header` or `no_header`",
     "1,2?,3,yes\n4,5,6,no\n": r"line 1: '2\?' is unlike what is below .column 1,",
@@ -288,7 +288,7 @@ def test_parquet(tmp_path, monkeypatch):
     parquet.write_table(pyarrow.table({"u": np.ones(0), "v": np.ones(0)}), path)
     refused(path, "has no rows")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    refused(path, r"a.parquet: a package is missing .*pyarrow.*; .*\[parquet\]")
+    refused(path, r"a.parquet: a package is missing .*; install it: pyarrow reads")
 
 
 def test_credentials_are_not_shown():

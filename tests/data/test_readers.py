@@ -308,8 +308,8 @@ def test_mnist_as_published(real_data):
     ("url", "message"),
     [
         ("nothing://a/b.zarr", r"nothing://a/b\.zarr: Protocol not known"),
-        ("gs://a/b.zarr", r"gs://a/b\.zarr: a package is missing .*gcsfs.*; .*\[gcs\]"),
-        ("s3://a/b.npy", r"s3://a/b\.npy: a package is missing .*s3fs.*; .*\[s3\]"),
+        ("gs://a/b.zarr", r"gs://a/b\.zarr: a package is missing .*gcsfs.*; install it: "),
+        ("s3://a/b.npy", r"s3://a/b\.npy: a package is missing .*s3fs.*; install it: "),
     ],
 )
 def test_refused_urls(url, message, monkeypatch):

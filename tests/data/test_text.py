@@ -78,9 +78,9 @@ def test_encodings_and_compression(name, tmp_path, caplog):
     assert found.columns.tolist() == ["größe", "city"]
     assert found["city"].tolist() == ["Köln", "Ulm"]
     assert caplog.messages == [
-        f"{tmp_path / name} is no text in UTF-8 and is read as Latin-1; give `encoding` if wrong"
+        f"{tmp_path / name} is not UTF-8 text and is read as Latin-1; give `encoding` if wrong"
     ] * (name == "latin.csv")
-    with pytest.raises(DataError, match=r"no text|empty"):
+    with pytest.raises(DataError, match=r"not text|empty"):
         frame(tmp_path / "b.csv", WRITTEN["utf-16.txt"](text)[2:])
     again = frame(tmp_path / "b.csv", WRITTEN["utf-16.txt"](text)[2:], encoding="utf-16-le")
     pd.testing.assert_frame_equal(again, found)

@@ -67,7 +67,7 @@ def test_whose_it_is(begin, place, warnings):
     for refused in (lambda: begin(resume=False), lambda: RunDirectory(place, 1, pytest.fail)):
         with pytest.raises(StoreError, match="holds an unfinished run"):
             refused().require_no_unfinished_run(resume=False)
-    with pytest.raises(SettingsError, match=r"n was 1 and is now 2; rows was 5 and is now 6"):
+    with pytest.raises(SettingsError, match=r"n was 1 and is now 2; the .* \(rows 5, now 6\)"):
         begin(run={"settings": {"n": 2}, "data": {"rows": 6}})
     for text in (b"", b"[" * 100_000, b"[1]", b'{"settings": 3, "data": {}}', b"\xff", b"1" * 5000):
         put(folder_of(place), "run.json", text)
@@ -92,13 +92,13 @@ def test_what_a_search_finds_in_its_way(overwrite, begin, place):
     """Nothing is deleted before it is known that the run can have the folder afterwards."""
     run = RunDirectory(place, 1, pytest.fail, overwrite)
     put(folder_of(f"{place}/tuning"), "notes", b"mine")
-    with pytest.raises(StoreError, match=r"tuning holds notes, which is no file of a run"):
+    with pytest.raises(StoreError, match=r"tuning holds notes, which is not a file of a run"):
         run.prepare_for_search()
     folder_of(f"{place}/tuning").delete("notes")
     begin().close()
     put(folder_of(place), "notes", b"mine")
     if overwrite:
-        with pytest.raises(StoreError, match="holds notes, which is no file of a run"):
+        with pytest.raises(StoreError, match="holds notes, which is not a file of a run"):
             run.prepare_for_search()
         folder_of(place).delete("notes")
     run.prepare_for_search()

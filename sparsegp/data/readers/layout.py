@@ -61,7 +61,7 @@ def text_of(name: str, encoding: str) -> Iterator[TextIO]:
                 yield file
         except (LookupError, UnicodeError) as error:
             raise DataError(
-                f"{name} is no text in {encoding} ({getattr(error, 'reason', error)}); give its "
+                f"{name} is not {encoding} text ({getattr(error, 'reason', error)}); give its "
                 "`encoding`, such as utf-8"
             ) from None
 
@@ -78,7 +78,7 @@ def _encoding(name: str, columns: Columns) -> str:
         with suppress(UnicodeError):
             deque(codecs.iterdecode(pieces, UTF_8), maxlen=0)
             return UTF_8
-    said = "%s is no text in UTF-8 and is read as Latin-1; give `encoding` if wrong"
+    said = "%s is not UTF-8 text and is read as Latin-1; give `encoding` if wrong"
     logger.warning(said, columns.called or name)
     return LAST_RESORT
 
@@ -208,7 +208,7 @@ def _is_header(
         raise DataError(
             f"{name}, line 1: {listed([repr(first[place]) for place in unlike])} is unlike what is "
             f"below (column {listed([str(place) for place in unlike])}, counted from 0), and other "
-            "fields are not; mend it if it is a value, or say by `header` or `no_header` what it is"
+            "fields are not; correct it if it is a value, or give `header` or `no_header`"
         )
     header = numbered or bool(unlike) or not alike
     if numbered or header != bool(unlike + new):  # the words may be values, too
