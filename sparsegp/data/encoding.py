@@ -335,8 +335,11 @@ class Encoding:
             if n := sum(unknown):
                 one = next(filter(None, ones), "")
                 such = f"such as {one!r}" if one else "where it is missing"
-                treated = f"are treated as {'rare' if RARE in column.parts else 'no level'}"
-                levels.append(f"{column.name!r} ({plural(n, 'row')}, {such}) {treated}")
+                treated = "rare" if RARE in column.parts else "no level"
+                if len(column.parts) == 1 and treated != "rare":  # of two levels
+                    treated = repr(column.levels[0])
+                found = f"{column.name!r} ({plural(n, 'row')}, {such})"
+                levels.append(f"{found} are treated as {treated}")
         if gaps:
             logger.warning(
                 "%s has missing values where training rows had none, which are filled in: %s",

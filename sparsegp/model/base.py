@@ -67,10 +67,8 @@ class Model(ABC):
         order, and none may be missing.
     label : str, optional
         Name of the label column, or its number if there are no names.
-    id_column : str, optional
-        Identifier column of the training rows, which is not an input.
-    weight_column : str, optional
-        Weight column of the training rows, by name or number, which is not an input.
+    id_column, weight_column : str, optional
+        Columns of identifiers and weights of the training rows, which are not inputs.
     encoding : Encoding, optional
         Encoding of the columns of a data frame that held more than numbers; `names` are then those
         of the encoded columns. Predictions accept such data frames, and arrays of encoded columns.
@@ -389,8 +387,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
             raise StoreError(f"{folder} holds no finished model; continue it with `resume=True`")
         if folder_of(os.path.join(path, TUNING)).sizes():
             raise StoreError(
-                f"{folder} holds a search for a kernel and no model; if it is unfinished, repeat "
-                "its command with `resume=True`, else train with its choice"
+                f"{folder} holds a search for a kernel and no model; repeat its command with "
+                "`resume=True` if it is unfinished, else train with its choice"
             )
     stored = read_file(folder, name, MODEL)
     with read_errors(f"{folder}/{name}"):

@@ -125,8 +125,8 @@ def test_inspect_shows_every_trial(tuned, invoke, last_json):
 def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, invoke, tmp_path, last_json):
     run = shutil.copytree(tuned[0], tmp_path / "run")
     refused = invoke("evaluate", run, files / "pair.npz", code=2).stderr
-    assert f"{run} holds a search for a kernel and no model; if it is unfinished, repeat" in refused
-    assert "its command with --resume, else train" in refused
+    assert f"{run} holds a search for a kernel and no model; repeat its command" in refused
+    assert "with --resume if it is unfinished, else train" in refused
     assert "kernel=" not in invoke("inspect", run).stdout  # where the search began
     arguments = ("tune", files / "pair.npz", "--out", run, *SMALL, "--seed", 1, "--quiet")
     refused = invoke(*arguments, code=2).stderr

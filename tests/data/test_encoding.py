@@ -139,6 +139,7 @@ def test_unknown_levels_are_rare(frame, caplog):
     assert "city=b" in two.names
     assert "city=a" not in two.names
     assert not two.apply(new, "T")[::2, two.names.index("city=b")].any()
+    assert "such as 'Bern') are treated as 'a'" in caplog.text
 
 
 def test_numbers_alone_are_not_encoded(frame, labels):
