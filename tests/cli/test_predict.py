@@ -172,7 +172,7 @@ def test_batches_of_a_stream_end_where_rows_do(end, blank, trained, invoke, tmp_
     ]
     assert messages[1] == messages[0].replace(str(tmp_path / "rows.csv"), "standard input")
     nul = invoke("predict", trained, "-", *how, text=text.replace("38.5", "\0"), code=2).stderr
-    assert "standard input is no text, as it has NUL" in nul
+    assert "standard input is not text, as it has NUL" in nul
 
 
 def test_warnings_of_a_stream_call_it_so(invoke, tmp_path):

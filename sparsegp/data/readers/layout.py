@@ -126,7 +126,7 @@ def head_of(name: str, encoding: str) -> tuple[str, bool]:
         cut = bool(file.read(1))
     if "\0" in head:
         raise DataError(
-            f"{name} is no text, as it has NUL characters; if it is of an encoding without a byte "
+            f"{name} is not text, as it has NUL characters; if it is of an encoding without a byte "
             "order mark, such as utf-16-le, give `encoding`"
         )
     return head, cut

@@ -46,7 +46,7 @@ def read_text(name: str, columns: Columns) -> Dataset:
 
     layout = columns.layout or layout_of(name, columns)
     if columns.layout is not None:
-        head_of(name, layout.encoding)  # raises an error if it is no text
+        head_of(name, layout.encoding)  # raises an error if it is not text
     names = layout.names
     places = places_of(columns, names, name, layout.header is not None)
     called = dict(zip(places.called(names), places.inputs, strict=True))
