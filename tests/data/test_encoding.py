@@ -242,7 +242,7 @@ def test_what_columns_cannot_hold(values, kind, message):
 @pytest.mark.parametrize("dtype", [complex, object])
 def test_complex_numbers_are_none_that_a_model_takes(dtype):
     encoding = Encoding.learn(pd.DataFrame({"a": np.arange(9.0)}), "T")
-    with pytest.raises(DataError, match=r"row 0, column 'a': \(1\+2j\) is no finite number"):
+    with pytest.raises(DataError, match=r"row 0, column 'a': \(1\+2j\) is not a finite number"):
         encoding.apply(pd.DataFrame({"a": pd.Series([1 + 2j, 3], dtype=dtype)}), "T")
 
 
