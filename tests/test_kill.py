@@ -144,6 +144,7 @@ def test_killed_at_any_instant(name: str, clusters: Path, tmp_path: Path) -> Non
     print(f"{done} kills of {runs} runs, which take {seconds:.1f} s undisturbed")
 
 
+@pytest.mark.slow
 def test_scheduler_and_workers_started_by_hand(clusters: Path, tmp_path: Path) -> None:
     """The result is that of threads, to the last bit; the cluster stays, and is empty."""
     settings = ("train", clusters, "--n-active", 150, "--posterior", "active", "--quiet")

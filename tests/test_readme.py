@@ -41,7 +41,8 @@ PAGES = [
     *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")),
 ]
 LONG = {
-    *("docs/how-to/evidence.md", "docs/how-to/tune.md"),
+    *(f"docs/how-to/{name}.md" for name in ("evaluate", "evidence", "regression", "tune")),
+    *(f"docs/how-to/{name}.md" for name in ("update", "virtual-rows")),
     *(f"docs/tutorials/{name}.md" for name in ("cluster", "own-table", "python")),
 }
 """Pages whose examples take longer than a few seconds."""

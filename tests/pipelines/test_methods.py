@@ -77,6 +77,7 @@ def test_annealed_evidence_is_near_that_of_ep():
     assert abs(found["log evidence"] - exact) < 5 * found["standard error"] + 0.1
 
 
+@pytest.mark.slow
 def test_differences_of_a_kernel_are_timed():
     spec = {**BINARY, "kernel": "laplace", "extra": "pipelines.extras.differences"}
     figures = done(against_rest(IRIS, 1), **spec)["figures"]
@@ -85,6 +86,7 @@ def test_differences_of_a_kernel_are_timed():
     assert figures["differences / those through memory"] > 0.0
 
 
+@pytest.mark.slow
 def test_products_of_a_selection_are_timed():
     spec = {**BINARY, "extra": "pipelines.extras.products", "options": {"threads": 1}}
     task = against_rest(IRIS, 1)

@@ -274,6 +274,7 @@ def make_certificate(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @ready_files
 def test_only_who_holds_the_certificate_joins(tmp_path: Path) -> None:
     own, stranger = (make_certificate(tmp_path / name) for name in ("own", "stranger"))
