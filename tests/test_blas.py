@@ -100,6 +100,7 @@ assert counts() == before
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot fork here")
 def test_a_forked_child_trains_and_tunes() -> None:
     """While another thread of the parent holds the limit, which the child has not."""

@@ -143,6 +143,7 @@ def test_runs_with_other_settings_or_data_are_not_resumed(digits: Arrays, tmp_pa
         sparsegp.train(X, y, **settings, out=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "reports"),
     [("one by one", 3), ("all", 13), ("bound", 4), ("learnt, pairs", 20), ("laplace", 2)],
@@ -197,6 +198,7 @@ def test_as_many_candidates_as_rows_are_all_rows() -> None:
     assert not np.array_equal(few.rows, models[0].rows)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("searching")
 @pytest.mark.parametrize(
     "how", [{}, {"kernel": "rbf", "metric": "full(rounds=1)"}], ids=["search", "metric"]
