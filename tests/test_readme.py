@@ -41,8 +41,10 @@ PAGES = [
     *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")),
 ]
 LONG = {
-    *(f"docs/how-to/{name}.md" for name in ("evaluate", "evidence", "regression", "tune")),
-    *(f"docs/how-to/{name}.md" for name in ("update", "virtual-rows")),
+    *(
+        f"docs/how-to/{name}.md"
+        for name in ("evaluate", "evidence", "regression", "tune", "update", "virtual-rows")
+    ),
     *(f"docs/tutorials/{name}.md" for name in ("cluster", "own-table", "python")),
 }
 """Pages whose examples take longer than a few seconds."""

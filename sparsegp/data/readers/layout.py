@@ -118,7 +118,7 @@ def head_of(name: str, encoding: str) -> tuple[str, bool]:
     Raises
     ------
     DataError
-        If they are no text.
+        If they are not text.
     """
     with text_of(name, encoding) as file:
         head = file.read(HEAD)
