@@ -67,6 +67,7 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """
     with working(data, quiet) as progress:
         from sparsegp.cli.tables import stem, training_tables
+        from sparsegp.data import warn_of_numbers
         from sparsegp.fit.api import fit
         from sparsegp.fit.options import RunOptions
         from sparsegp.fit.tune import tunable
@@ -84,6 +85,8 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         read, room = (shared.given(options, names) for names in (shared.READING, shared.ROOM))
         table, held_out = training_tables(data, **read)
         table = enlarge(table)
+        if not settings.is_regression and options["task"] is None:
+            warn_of_numbers(table.y, table.source)
         progress.begin("prepare")
         kept = shared.given(options, shared.KEPT)
         run = RunOptions(out=out, progress=progress, **kept, **place)

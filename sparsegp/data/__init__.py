@@ -8,6 +8,7 @@ from sparsegp.data.labels import as_numbers as as_numbers
 from sparsegp.data.labels import encode as encode
 from sparsegp.data.labels import encode_with as encode_with
 from sparsegp.data.labels import known_codes as known_codes
+from sparsegp.data.labels import warn_of_numbers as warn_of_numbers
 from sparsegp.data.readers import open_dataset as open_dataset
 from sparsegp.data.scaling import SCALINGS as SCALINGS
 from sparsegp.data.scaling import Scaling as Scaling

@@ -68,9 +68,21 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
             f"{source} has {n_classes} classes in {n} rows, on average fewer than "
             f"{ROWS_PER_CLASS} for each; {REMEDY}"
         )
-    if n_classes > FEW and classes.dtype.kind in "iu":
-        logger.warning("%s has %d numbers as labels, each a class; %s", source, n_classes, REMEDY)
     return classes, codes
+
+
+def warn_of_numbers(y: Labels | None, source: str) -> None:
+    """Warn if labels (n,) are so many different integers that they may be numbers to predict.
+
+    Raises
+    ------
+    DataError
+        As `encode`.
+    """
+    classes, _ = encode(y, source)
+    n = len(classes)
+    if n > FEW and classes.dtype.kind in "iu":
+        logger.warning("%s has %d numbers as labels, each a class; %s", source, n, REMEDY)
 
 
 def encode_with(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sparsegp import memory
-from sparsegp.data import Table, as_table, encode_labels, table_from_arrays
+from sparsegp.data import Table, as_table, encode_labels, table_from_arrays, warn_of_numbers
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import BLOCK_ROWS
@@ -97,7 +97,10 @@ def train(
             raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
         test = table_from_arrays(*test, source="test")
     run, named = RunOptions.among(options)
-    return fit(table, test, settings_given(**named), run, None, block_rows, scratch)[0]
+    settings = settings_given(**named)
+    if not settings.is_regression and "task" not in named:
+        warn_of_numbers(table.y, table.source)
+    return fit(table, test, settings, run, None, block_rows, scratch)[0]
 
 
 def fit(
