@@ -279,3 +279,12 @@ def test_variances_lost_by_rounding_end_a_selection_in_good_order() -> None:
     assert f"{len(model.rows)} rows included" in messages[0]
     assert np.mean(np.square(model.predict(X_test) - y_test)) < 5e-3 * y_test.var()
     assert all(np.isfinite(list(record.values())).all() for record in model.history)
+
+
+@pytest.mark.parametrize("task", [{}, {"task": "classification"}])
+def test_many_integer_classes_are_questioned_unless_the_task_is_given(
+    task: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    X, y = np.random.default_rng(0).normal(size=(210, 2)), np.arange(210) % 21
+    sparsegp.train(X, y, kernel="rbf(1)", n_active=21, calibration="none", **task)
+    assert ("21 numbers as labels" in caplog.text) == (not task)
