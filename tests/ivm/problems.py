@@ -160,8 +160,8 @@ def on_rings(
     return Problem(*rings(n, seed), texts, n_active, *how, **options)
 
 
-N, N_ACTIVE, EVERY = 4 * TILE - 9, 40, 10
-BOUND = Bound(entries=8000, every=EVERY, best=0.5)
+N, N_ACTIVE, EVERY = 4 * TILE - 9, 24, 6
+BOUND = Bound(entries=4800, every=EVERY, best=0.5)
 """Of 1015 rows 800, 400, 266 and 200 may be candidates between the four thinnings."""
 
 PER_CLASS = ["3*rbf(1.5)", "matern32(1.0) + 0.2", "linear + 2*rbf(2.0)"]

@@ -36,15 +36,15 @@ def problem(name, criterion="information", n=400, n_active=40, **options):
 
 @pytest.mark.parametrize(("name", "criterion", "lookahead"), CASES)
 def test_selection_by_gain_is_that_of_a_dense_posterior(name, criterion, lookahead):
-    n_active = 70 if name == "pairs" else 40
-    run = problem(name, criterion, 300, n_active, lookahead=lookahead)
+    n_active = 50 if name == "pairs" else 25
+    run = problem(name, criterion, 200, n_active, lookahead=lookahead)
     selection, dense = run.finish(), Dense(run)
     every = range(len(run.kernels))
     taken = [(row, every) for row in selection.active.rows]
     if run.pairs:
         taken = [(pair.row, [pair.process]) for pair in selection.active.included]
         assert len({row for row, _ in taken}) < len(taken)  # some join the sets of several classes
-    open_ = np.ones((300, len(run.kernels)), dtype=bool)
+    open_ = np.ones((200, len(run.kernels)), dtype=bool)
     for row, processes in taken:
         gain = dense.gains()[criterion == "information"]
         gain = gain if run.pairs else gain.sum(axis=1, keepdims=True) + np.zeros(len(every))

@@ -45,9 +45,9 @@ def test_the_number_of_blocks_changes_no_bit(whole, name):
 
 
 OTHER_PROCESSOR = """
-from tests.ivm.problems import bits, case
+from tests.ivm.problems import N_ACTIVE, bits, case
 for name in ("bounded", "bounded, panel", "panel"):
-    one, other = (case(name, n=1700, n_active=30, n_blocks=n).finish() for n in (1, 3))
+    one, other = (case(name, n=1000, n_active=N_ACTIVE, n_blocks=n).finish() for n in (1, 3))
     assert bits(one) == bits(other), name
 """
 
@@ -154,7 +154,7 @@ def test_restart_brings_all_rows_back(whole, name):
 def test_a_selection_goes_on_after_it_was_finished(whole):
     run = case("bounded")
     selection = run.begin()
-    for stop in (9, 11):
+    for stop in (5, 7):
         while len(selection.active) < stop:
             selection.round(stop)
     assert_array_equal(run.finish(selection).active.rows, whole("bounded").active.rows)

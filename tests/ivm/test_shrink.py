@@ -65,7 +65,7 @@ def test_who_is_kept_is_what_the_paper_says(name):
         again |= set(candidates(selection)) & set(selection.active.rows)
     assert bool(again) == run.pairs  # active for one class, and a candidate for others
     expected = BOUND.sizes(N, N_ACTIVE, 1)
-    assert expected == [(0, 10, 800), (10, 20, 400), (20, 30, 266), (30, 40, 200)]
+    assert expected == [(0, 6, 800), (6, 12, 400), (12, 18, 266), (18, 24, 200)]
     assert [(k.start, k.room) for k in selection.active.kept] == [each[:2] for each in expected]
 
 
@@ -99,7 +99,7 @@ def assert_chosen(run, d, before, scores, kept):
 
 def test_equal_scores_do_not_favour_the_first_rows():
     """When nothing is included yet, a table sorted by class would lose its last classes."""
-    run = case("bounded", bound=Bound(entries=5000, every=EVERY, best=1.0))
+    run = case("bounded", bound=Bound(entries=3000, every=EVERY, best=1.0))
     selection = run.begin()
     make_room(selection.blocks, selection.settings, selection.active, n_processes=1)
     rows = candidates(selection)
@@ -135,9 +135,9 @@ def test_random_rows_are_the_same_as_without_a_bound():
 
 
 def test_the_first_inclusions_are_those_without_a_bound():
-    selection = case("bounded", bound=Bound(N * 20, 20, 0.5)).finish()
+    selection = case("bounded", bound=Bound(N * 12, 12, 0.5)).finish()
     free = case("bounded", bound=None).finish()
-    assert_array_equal(selection.active.rows[:20], free.active.rows[:20])
+    assert_array_equal(selection.active.rows[:12], free.active.rows[:12])
     assert len(candidates(selection)) < N - N_ACTIVE
 
 
@@ -152,7 +152,7 @@ def test_held_out_rows_follow_and_validation_rows_leave():
     run, free = case("bounded"), case("bounded", bound=None)
     validation = np.arange(N) % 10 == 3
     block = RowBlock(run.settings, run.X, run.target, 0, validation=validation)
-    block.keep(Keep(0, 15))
+    block.keep(Keep(0, 9))
     assert block.open.sum() == N - validation.sum()
     assert not validation[block.rows[block.open]].any()
     mine, other = (RowBlock(p.settings, run.X, run.target, 0, held_out=True) for p in (run, free))
@@ -215,10 +215,10 @@ def test_a_bound_that_is_not_felt_is_none():
 
 def test_as_few_candidates_as_can_be():
     """All that remain are included."""
-    least = Bound(20 * 30, 10, 0.5)
+    least = Bound(12 * 18, EVERY, 0.5)
     selection = case("bounded", bound=least).finish()
     assert least.for_run(N, N_ACTIVE, 1) == least
     assert len(selection.active) == N_ACTIVE
     assert len(candidates(selection)) == 0
-    with pytest.raises(SettingsError, match="at least 600"):
-        Bound(20 * 30 - 1, 10, 0.5).for_run(N, N_ACTIVE, 1)
+    with pytest.raises(SettingsError, match="at least 216"):
+        Bound(12 * 18 - 1, EVERY, 0.5).for_run(N, N_ACTIVE, 1)
