@@ -15,17 +15,22 @@ from sparsegp.progress import Progress
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 
-PLAIN: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf", "n_active": 60}
-BOUND: dict[str, Any] = {"n_active": 60, "stub_entries": 24_000, "shrink_every": 15}
+PLAIN: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf", "n_active": 32}
+BOUND: dict[str, Any] = {"n_active": 32, "stub_entries": 12_800, "shrink_every": 8}
 LEARN: dict[str, Any] = {"learn": "evidence", "major_steps": 2, "minor_steps": 2}
-PRIOR: dict[str, Any] = {"hyperprior": "v: lognormal(-1, 1); bias: normal(0, 25)", **LEARN}
+PRIOR: dict[str, Any] = {
+    "hyperprior": "v: lognormal(-1, 1); bias: normal(0, 25)",
+    "n_active": 20,
+    **LEARN,
+}
+LOGISTIC: dict[str, Any] = {"likelihood": "logistic", "n_active": 40, "panel": 8}
 REGRESSION: dict[str, Any] = {
     "task": "regression",
     "learn": "none",
-    "n_active": 60,
+    "n_active": 32,
     "kernel": "rbf",
 }
-PAIRS: dict[str, Any] = {"active_per_class": True, "n_active": 40}
+PAIRS: dict[str, Any] = {"active_per_class": True, "n_active": 32}
 PER_CLASS: dict[str, Any] = {"sites": "moments", "kernel_per_class": True, "n_active": 25}
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -33,15 +38,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "lookahead": {**PLAIN, "lookahead": 16},
     "panels": {**PLAIN, "panel": 16},
     "random": {**PLAIN, "criterion": "random"},
-    "kernel per class": {**PLAIN, "kernel_per_class": True, "lookahead": 8, "n_active": 40},
+    "kernel per class": {**PLAIN, "kernel_per_class": True, "lookahead": 8},
     "active": {**PLAIN, "posterior": "active"},
-    "all": {"n_active": 60, "panel": 8},
-    "all, per class": {"n_active": 40, "kernel_per_class": True, "kernel": "10*rbf", "panel": 16},
-    "weights": {"n_active": 60, "panel": 16, "class_weight": "0=2,1=1,2=0.5"},
-    "metric": {"n_active": 60, "kernel": "50*matern52", "metric": "full(rounds=1)"},
-    "probit": {"likelihood": "probit", "n_active": 40},
-    "logistic": {"likelihood": "logistic", "n_active": 40, "criterion": "predictive", "panel": 8},
-    "ordered": {"likelihood": "ordered_probit", "n_active": 60},
+    "all": {"n_active": 32, "panel": 8},
+    "all, per class": {"n_active": 32, "kernel_per_class": True, "kernel": "10*rbf", "panel": 16},
+    "weights": {"n_active": 32, "panel": 16, "class_weight": "0=2,1=1,2=0.5"},
+    "metric": {"n_active": 32, "kernel": "50*matern52", "metric": "full(rounds=1)"},
+    "probit": {"likelihood": "probit", "n_active": 32},
+    "logistic": {**LOGISTIC, "criterion": "predictive"},
+    "ordered": {"likelihood": "ordered_probit", "n_active": 32},
     "regression": REGRESSION,
     "regression, all": {**REGRESSION, "posterior": "all", "likelihood": "gaussian", "panel": 8},
     "pairs": PAIRS,
@@ -49,11 +54,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "sites per class": PER_CLASS,
     "bound": {**PLAIN, **BOUND},
     "bound, active": {**PLAIN, **BOUND, "posterior": "active", "panel": 8},
-    "bound, calibrated": {"likelihood": "logistic", "criterion": "entropy", "panel": 8, **BOUND},
-    "bound, per class": {**PER_CLASS, **BOUND, "stub_entries": 72_000, "panel": 8},
+    "bound, calibrated": {**BOUND, **LOGISTIC, "criterion": "entropy", "stub_entries": 16_000},
+    "bound, per class": {**PER_CLASS, **BOUND, "stub_entries": 38_400, "panel": 8},
     "bound, pairs": {**PAIRS, **BOUND, "kernel": "10*rbf", "calibration": "none"},
     "bound, regression": {**REGRESSION, **BOUND, "criterion": "random"},
-    "learnt, probit": {"likelihood": "probit", "n_active": 40, **PRIOR},
+    "learnt, probit": {"likelihood": "probit", **PRIOR, "n_active": 32},
     "learnt, regression": {**REGRESSION, "kernel": "1*ard", **LEARN, "strategy": "exact"},
     "learnt, pairs": {**PAIRS, **PRIOR},
     "learnt, per class": {**PER_CLASS, "kernel": "3*rbf; 2*matern52; 1*ard", **PRIOR},

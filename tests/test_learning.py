@@ -16,7 +16,7 @@ FARTHEST = 7.0
 """How far a parameter goes from its start, in logarithms: README, "Learning by the evidence"."""
 
 BINARY: dict[str, Any] = {**KINDS["learnt, probit"], "major_steps": 3, "minor_steps": 4}
-PAIRS: dict[str, Any] = {**KINDS["learnt, pairs"], "n_active": 45, "minor_steps": 3}
+PAIRS: dict[str, Any] = {**KINDS["learnt, pairs"], "n_active": 30, "minor_steps": 3}
 SHARED: dict[str, Any] = {**KINDS["learnt, per class"], "minor_steps": 3}
 REGRESSION: dict[str, Any] = {
     "task": "regression",
@@ -30,7 +30,7 @@ MODELS = {"binary": BINARY, "a set a class": PAIRS, "one set": SHARED}
 STRATEGIES = ("constant", "hybrid", "exact")
 
 
-def labelled(settings: dict[str, Any], n: int = 500) -> tuple[np.ndarray, np.ndarray]:
+def labelled(settings: dict[str, Any], n: int = 300) -> tuple[np.ndarray, np.ndarray]:
     """Rows of two classes, or of three, or with numbers, for which two of six columns matter."""
     rng = np.random.default_rng(8)
     X = rng.normal(size=(n, 6))
@@ -77,20 +77,20 @@ def test_major_steps_go_down_and_the_last_or_the_best_is_taken(
 @pytest.mark.parametrize(
     "settings",
     [
-        *({**BINARY, "strategy": name, "major_steps": 5} for name in STRATEGIES),
-        {**PAIRS, "n_active": 90, "major_steps": 3},
+        *({**BINARY, "strategy": name, "major_steps": 5, "n_active": 40} for name in STRATEGIES),
+        {**PAIRS, "n_active": 60},
     ],
     ids=[*STRATEGIES, "several classes"],
 )
 def test_learning_helps(settings: dict[str, Any]) -> None:
     settings = {**settings, "kernel": "0.3*rbf(0.7)", "calibration": "none"}
-    X, y = labelled(settings, n=1000)
+    X, y = labelled(settings, n=800)
     before, after = (
-        sparsegp.train(X[:500], y[:500], **{**settings, "learn": learn})
+        sparsegp.train(X[:300], y[:300], **{**settings, "learn": learn})
         for learn in ("none", "evidence")
     )
     nlpp = [
-        -model.predict_log_proba(X[500:])[np.arange(500), y[500:]].mean()
+        -model.predict_log_proba(X[300:])[np.arange(500), y[300:]].mean()
         for model in (before, after)
     ]
     assert nlpp[1] < nlpp[0] - 0.01
@@ -111,7 +111,7 @@ def test_relevant_columns_are_found() -> None:
 
 
 def without_noise(rare: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    X = np.random.default_rng(0).normal(size=(400, 4))
+    X = np.random.default_rng(0).normal(size=(250, 4))
     latent = X[:, 0] + 0.5 * X[:, 1]
     return X, (latent > 1.5 * rare).astype(int)
 
@@ -156,7 +156,7 @@ def test_bounds_are_those_of_the_first_start_after_a_resume(tmp_path: Path) -> N
     expected = sparsegp.train(X, y, **settings)
     assert steps_of(expected)[-1]["bounded"]
     with pytest.raises(Interrupted):
-        sparsegp.train(X, y, **settings, out=tmp_path, progress=Stopper(12))
+        sparsegp.train(X, y, **settings, out=tmp_path, progress=Stopper(8))
     model = sparsegp.train(X, y, **settings, out=tmp_path, resume=True)
     assert steps_of(model) == steps_of(expected)
     assert_same(model, expected, X)

@@ -37,9 +37,8 @@ def workers() -> Iterator[Runtime]:
 @every_kind
 def test_blocks_chunks_threads_and_workers_change_no_bit(kind: str, workers: Runtime) -> None:
     X, y, X_new = data_for(kind, ROWS[kind])
-    few = {} if {"method", "stub_entries"} & KINDS[kind].keys() else {"n_active": 24}
-    expected = train(kind, X, y, runtime="threads=1", block_rows=len(X), **few)
-    sparse = {} if "method" in KINDS[kind] else {"block_rows": 256, **few}
+    expected = train(kind, X, y, runtime="threads=1", block_rows=len(X))
+    sparse = {} if "method" in KINDS[kind] else {"block_rows": 256}
     chunks = da.from_array(X, chunks=(101, 3))
     for model in (
         train(kind, chunks, da.from_array(y, chunks=333), runtime="threads=2", **sparse),
@@ -82,7 +81,7 @@ class Killer(Progress):
 def test_workers_that_are_killed_change_no_bit(kind: str) -> None:
     """One before candidates have left, one when they have left twice."""
     X, y, X_new = data_for(kind)
-    killer = Killer([10, 45])
+    killer = Killer([6, 25])
     model = train(kind, X, y, runtime="workers=2", block_rows=256, progress=killer)
     assert killer.moments == []
     assert_same(model, train(kind, X, y), X_new)

@@ -112,7 +112,7 @@ def test_state_is_shown_as_dask_arrays(digits: Arrays) -> None:
 def test_the_curve_leaves_out_what_is_not_known() -> None:
     """Of training rows nothing is reported any more when some of them have left."""
     X, y, X_test, y_test = held_out("bound")
-    model = train("bound", X, y, test=(X_test, y_test), stub_entries=20_000)
+    model = train("bound", X, y, test=(X_test, y_test), report_every=5)
     known = ["train_error" in record for record in model.history]
     assert known == sorted(known, reverse=True)
     assert set(known) == {True, False}
