@@ -6,8 +6,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sparsegp import DenseGPClassifier, DenseGPRegressor, SparseGPClassifier, SparseGPRegressor
 
 
+@parametrize_with_checks([SparseGPClassifier(n_jobs=1)])
+def test_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks([SparseGPClassifier()])
-def test_check(estimator, check, searching):
+def test_check_with_a_search(estimator, check, searching):
     check(estimator)
 
 
