@@ -27,7 +27,7 @@ with TerminalProgress() as progress:
     progress.start(300, "rows", "select")
     for done in range(100, 301, 50):
         progress.update(done, train_error=0.0431, heldout_error=0.052)
-        time.sleep(0.2 if sys.stderr.isatty() else 0.01)
+        time.sleep(0.12 if sys.stderr.isatty() else 0.01)
         if done == 200:
             progress.message("a [bold]message[/bold]")
             warnings.warn("a warning")
