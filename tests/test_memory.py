@@ -258,17 +258,6 @@ def test_a_container_has_less_room_than_its_machine(
     assert 0 < room().shared < 2**30
 
 
-def test_a_run_larger_than_this_machine_is_refused_at_once() -> None:
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((20000, 10)), np.arange(20000) % 3
-    settings = TrainSettings(n_active=17000, precision="float64", kernel_per_class=True, panel=64)
-    with (
-        open_runtime("threads=1") as runtime,
-        pytest.raises(SettingsError, match=r"on .*, where .* free; what would fit: n_active"),
-    ):
-        Training(table_from_arrays(X, y), settings, runtime=runtime)
-
-
 @pytest.mark.slow
 def test_workers_with_small_limits_refuse_a_run() -> None:
     """Limits of Dask."""

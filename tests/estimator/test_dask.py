@@ -94,14 +94,6 @@ def test_predictions_are_lazy_with_the_chunks_of_the_rows(iris, words, kind, met
     assert fitted.score(X, y) == fitted.score(iris[0], np.asarray(y))
 
 
-def test_unknown_chunks_are_counted(fitted, iris, words):
-    X, _ = arrays(iris, words)
-    some = X[X[:, 0] > 6]
-    proba = fitted.predict_proba(some)
-    assert np.isnan(some.shape[0]), "the array of the caller was changed"
-    np.testing.assert_allclose(proba.compute(), fitted.predict_proba(iris[0][iris[0][:, 0] > 6]))
-
-
 def test_useless_collections_are_refused(fitted, iris, words):
     X, y = arrays(iris, words)
     for wrong, labels, message in (

@@ -17,11 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import dask.array as da
-import numpy as np
 import psutil
 import pytest
-from distributed import Client, LocalCluster
 
 import sparsegp
 from sparsegp.cli.program import program
@@ -104,21 +101,6 @@ def test_a_cluster_of_a_class(tmp_path: Path) -> None:
         assert "does not use TLS" in handler.buffer[0].getMessage()
     finally:
         logger.removeHandler(handler)
-
-
-def test_client_of_the_caller_and_persisted_inputs(scheduler_file: Path) -> None:
-    """Also where another client is the default one."""
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as other,
-        Client(other),
-        Client(scheduler_file=str(scheduler_file), set_as_default=False) as client,
-    ):
-        X = client.persist(da.arange(8.0, chunks=4))
-        with open_runtime(client) as runtime:
-            runtime.build(Tally, [{"index": k, "rows": X.blocks[k]} for k in range(2)])
-            found = np.concatenate(runtime.map_blocks("values"))
-            np.testing.assert_array_equal(found, np.arange(8.0))
-        assert client.status == "running"
 
 
 def test_workers_share_the_blocks_evenly(local_runtime: Runtime) -> None:
