@@ -24,6 +24,7 @@ ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
 RUNS: dict[str, tuple[object, ...]] = {
     "adf": ("--n-active", 600, "--posterior", "adf", "--panel", 1, *ROUNDS),
+    "bound": ("--n-active", 300, "--posterior", "adf", "--stub-entries", 150_000, *ROUNDS),
     "all": ("--n-active", 300, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
     "learnt": ("--n-active", 30, *LEARN, "--checkpoint-every", 10),
     "tuned": ("--n-active", 40, "--tune", "--max-trials", 10),

@@ -4,8 +4,6 @@ Blocks, chunks, threads, workers, kills, stops and storage change no bit. A new 
 entry of `tests.runs.KINDS`.
 """
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,9 +13,7 @@ import pytest
 
 import sparsegp
 from sparsegp.errors import Interrupted
-from sparsegp.progress import Progress
 from sparsegp.runtime import Runtime, open_runtime
-from tests.processes import worker_processes
 from tests.runs import KINDS, Stopper, assert_same, data_for, train
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -62,26 +58,3 @@ def test_stopped_and_resumed_runs_end_with_the_same_bits(kind: str, tmp_path: Pa
     model = train(kind, X, y, **how)
     assert_same(model, train(kind, X, y), X_new)
     assert_same(sparsegp.load(tmp_path / "run"), model, X_new)
-
-
-class Killer(Progress):
-    """Kills a worker process once so many rows are included."""
-
-    def __init__(self, moments: list[int]) -> None:
-        self.moments = moments
-
-    def update(self, done: int, **figures: float) -> None:
-        if self.moments and done >= self.moments[0]:
-            del self.moments[0]
-            os.kill(worker_processes(os.getpid())[0].pid, signal.SIGKILL)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["all", "bound", "bound, pairs", "ordered"])
-def test_workers_that_are_killed_change_no_bit(kind: str) -> None:
-    """One before candidates have left, one when they have left twice."""
-    X, y, X_new = data_for(kind)
-    killer = Killer([6, 25])
-    model = train(kind, X, y, runtime="workers=2", block_rows=256, progress=killer)
-    assert killer.moments == []
-    assert_same(model, train(kind, X, y), X_new)

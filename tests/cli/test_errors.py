@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sparsegp
-from sparsegp.store import MODEL, MODEL_FILE, folder_of, read_file
+from sparsegp.store import MODEL_FILE
 from tests.processes import checkpoints
 
 REFUSED = [
@@ -226,25 +226,6 @@ class TestAltered:
             one_line(invoke("inspect", unfinished, code=2), said)
             result = invoke("train", files / "pair.npz", *self.ARGUMENTS, unfinished, code=2)
             one_line(result, said)
-
-    def test_newest_checkpoint(self, unfinished, trained, files, invoke, last_json):
-        """The one before it is taken, and the run ends as it did."""
-        *_, newest = sorted(checkpoints(unfinished))
-        damage(unfinished / f"checkpoint-{newest:08d}.zarr.zip")
-        result = invoke("inspect", unfinished, "--json")
-        record = last_json(result.stdout)
-        assert "checkpoint passed over, going back to" in result.stderr
-        assert record["state"] == "unfinished"
-        assert record["n_active"] <= record["n_wanted"] == 40
-        result = invoke(
-            "train", files / "pair.npz", "--checkpoint-every", 10, *self.ARGUMENTS, unfinished
-        )
-        assert "checkpoint passed over" in result.stderr
-        found, expected = (
-            read_file(folder_of(each), MODEL_FILE, MODEL) for each in (unfinished, trained)
-        )
-        for name in expected.arrays.keys() - {"history"}:
-            assert found.arrays[name].tobytes() == expected.arrays[name].tobytes(), name
 
     def test_no_checkpoint_yet(self, unfinished, invoke, last_json):
         for step in checkpoints(unfinished):

@@ -1,5 +1,7 @@
 """What stands for rows that are gone, against these rows; and which active rows could go."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -117,27 +119,20 @@ def test_an_update_ends_where_no_slope_is_left() -> None:
     assert np.abs(slope).max() < 1e-4 * np.abs(w @ p).max()
 
 
-def test_curvature_of_two_classes() -> None:
-    """By differences of log Phi((m_1 - m_0) / sqrt 2), of which the trace has two."""
-    gap, step = np.array([-1.0, 0.3, 2.0]), 1e-4
-    mean, codes = np.stack([-gap / 2, gap / 2], axis=1), np.ones(3, int)
-    likelihood = MultinomialProbit(n_nodes=24)
+@pytest.mark.parametrize("name", ["logistic", "probit", "multinomial_probit"])
+def test_curvature_by_differences(name: str) -> None:
+    """Of two latent values it is that along their difference, of which the trace has two."""
+    mean, step, codes = np.array([[-1.0], [0.3], [2.0]]), 1e-4, np.array([0, 1, 1])
+    likelihood: Any = MultinomialProbit(n_nodes=24)
+    apart, times = np.array([-0.5, 0.5]), 2.0
+    if name != likelihood.name:
+        likelihood, apart, times = LIKELIHOODS[name].start(2), np.ones(1), 1.0
 
-    def log_z(m: np.ndarray) -> np.ndarray:
-        return likelihood.log_z(m, np.zeros((3, 1)), codes)
+    def log_p(gap: np.ndarray) -> np.ndarray:
+        return np.asarray(likelihood.log_density(gap * apart, codes))
 
-    across = np.array([-0.5, 0.5]) * step  # the gap by a step
-    bend = -(log_z(mean + across) - 2 * log_z(mean) + log_z(mean - across)) / step**2
-    assert_allclose(mean_curvature(likelihood, mean, codes), 2 * bend.mean(), rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["logistic", "probit"])
-def test_curvature_of_one_latent_value(name: str) -> None:
-    mean, step = np.array([[-1.0], [0.3], [2.0]]), 1e-4
-    codes, likelihood = np.array([0, 1, 1]), LIKELIHOODS[name].start(2)
-    log_p = [likelihood.log_density(mean + shift, codes) for shift in (-step, 0.0, step)]
-    bend = -(log_p[0] - 2 * log_p[1] + log_p[2]) / step**2
-    assert_allclose(mean_curvature(likelihood, mean, codes), bend.mean(), rtol=1e-4)
+    bend = -(log_p(mean + step) - 2 * log_p(mean) + log_p(mean - step)) / step**2
+    assert_allclose(mean_curvature(likelihood, mean * apart, codes), times * bend.mean(), rtol=1e-4)
 
 
 def loss(active: ActiveRows, gone: list[int], gain: list[np.ndarray] | None) -> float:
