@@ -1,9 +1,7 @@
 """Runs of dense methods, by the API and the command line."""
 
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_iris
@@ -11,7 +9,6 @@ from sklearn.datasets import load_breast_cancer, load_iris
 import sparsegp
 from sparsegp.dense import METHODS
 from sparsegp.errors import SettingsError
-from tests.processes import invoke
 from tests.runs import assert_same
 
 
@@ -26,27 +23,6 @@ def test_a_model_from_disk_predicts_the_same(tmp_path: Path, method: str) -> Non
     model.save(tmp_path / "model")
     again = sparsegp.load(tmp_path / "model")
     assert_same(again, model, X)
-
-
-def test_command_line(tmp_path: Path) -> None:
-    X, y = load_iris(return_X_y=True)
-    data = tmp_path / "iris.npz"
-    np.savez(data, X_train=X[::2], y_train=y[::2], X_test=X[1::2], y_test=y[1::2])
-
-    run = tmp_path / "run"
-    train = ("train", data, "--method", "variational", "--out", run)
-    assert "training error" in invoke(*train, "--quiet").stdout
-    assert "log evidence" in invoke("inspect", run).stdout
-    record = json.loads(invoke("inspect", run, "--json").stdout)
-    assert record["settings"]["method"] == "variational"
-    assert record["n_active"] == 75
-    assert json.loads(invoke("evaluate", run, data, "--json").stdout)["error"] < 0.1
-    invoke(*train, "--resume")
-    assert "3 classes" in invoke("estimate", data, "--method", "variational").stdout
-    told = json.loads(invoke("estimate", data, "--method", "laplace", "--json").stdout)
-    assert told["total_bytes"] > 8 * told["matrices"] * 75**2
-    refused = invoke("train", data, "--method", "ep", "--out", tmp_path / "other", code=2)
-    assert "exactly 2 classes, got 3" in refused.stderr
 
 
 def test_sampled_kernels_are_a_mixture(tmp_path: Path) -> None:

@@ -168,9 +168,16 @@ def test_regression(invoke, files, tmp_path, last_json):
     assert sum(record["relevances"].values()) == pytest.approx(1.0)
 
 
-def test_a_dense_regression_learns_by_itself(invoke, files, tmp_path, last_json):
-    arguments = ("--task", "regression", "--method", "exact", "--out", tmp_path / "run", "--json")
-    assert last_json(invoke("train", files / "numbers.npz", *arguments).stdout)["r2"] > 0.8
+def test_dense_methods(invoke, files, tmp_path, last_json):
+    data, how = files / "numbers.npz", ("--task", "regression", "--method", "exact")
+    command = ("train", data, *how, "--out", tmp_path / "run")
+    assert last_json(invoke(*command, "--json").stdout)["r2"] > 0.8
+    assert "is finished" in invoke(*command, "--resume").stderr
+    assert "log evidence" in invoke("inspect", tmp_path / "run").stdout
+    told = last_json(invoke("estimate", data, *how, "--json").stdout)
+    assert told["total_bytes"] > 8 * told["matrices"] * 200**2
+    how = ("--method", "variational", "--out", tmp_path / "classes")
+    assert "training error" in invoke("train", files / "only.npz", *how).stdout
 
 
 def test_a_regression_is_that_of_python(invoke, files, tmp_path, searching):
