@@ -12,6 +12,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: matrices of 
 import numpy as np
 import pytest
 
+from sparsegp.runtime import Runtime, open_runtime
 from sparsegp.settings import sparse
 from tests import processes
 from tests.s3 import s3, s3_keys, s3_server  # noqa: F401 - fixtures
@@ -48,6 +49,13 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("clusters") / "clusters.npz"
     np.savez(path, X_train=X[:3500], y_train=y[:3500], X_test=X[3500:], y_test=y[3500:])
     return path
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Runtime]:
+    """Two worker processes."""
+    with open_runtime("workers=2") as runtime:
+        yield runtime
 
 
 @pytest.fixture

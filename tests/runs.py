@@ -44,6 +44,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "all, per class": {"n_active": 32, "kernel_per_class": True, "kernel": "10*rbf", "panel": 16},
     "weights": {"n_active": 32, "panel": 16, "class_weight": "0=2,1=1,2=0.5"},
     "metric": {"n_active": 32, "kernel": "50*matern52", "metric": "full(rounds=1)"},
+    "quantile": {"n_active": 32, "kernel": "100*laplace", "scaling": "quantile"},
     "probit": {"likelihood": "probit", "n_active": 32},
     "logistic": {**LOGISTIC, "criterion": "predictive"},
     "ordered": {"likelihood": "ordered_probit", "n_active": 32},

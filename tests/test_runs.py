@@ -4,7 +4,6 @@ Blocks, chunks, threads, workers, kills, stops and storage change no bit. A new 
 entry of `tests.runs.KINDS`.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 import sparsegp
 from sparsegp.errors import Interrupted
-from sparsegp.runtime import Runtime, open_runtime
+from sparsegp.runtime import Runtime
 from tests.runs import KINDS, Stopper, assert_same, data_for, train
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -22,12 +21,6 @@ ROWS = {
     for kind, settings in KINDS.items()
 }
 """Of two or three blocks, or enough that candidates leave more than once."""
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Runtime]:
-    with open_runtime("workers=2") as runtime:
-        yield runtime
 
 
 @every_kind

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import QuantileTransformer
 
-import sparsegp
 from sparsegp.data import SCALINGS, Scaling, open_dataset, summarise, toy
 from sparsegp.errors import DataError, UnknownNameError
 from sparsegp.state import from_arrays, to_arrays
@@ -141,18 +140,3 @@ def test_columns_are_mixed_after_they_are_scaled():
     for wrong in (mixing[:2], np.full((3, 3), np.nan)):
         with pytest.raises(DataError, match="mixing of a scaling must be"):
             dataclasses.replace(plain, mixing=wrong)
-
-
-def test_models_by_quantiles_do_not_depend_on_blocks(tmp_path):
-    """The rule looks at the same rows however they are stored, and the model keeps its knots."""
-    rng = np.random.default_rng(4)
-    X = np.exp(2.0 * rng.normal(size=(600, 3)))
-    y = (np.log(X[:, 0]) * np.log(X[:, 1]) > 0).astype(int)
-    chosen = {"scaling": "quantile", "kernel": "100*laplace", "n_active": 60}
-    model = sparsegp.train(X[:400], y[:400], **chosen, out=tmp_path, runtime="threads=1")
-    expected = model.predict_proba(X[400:])
-    parts = da.from_array(X[:400], chunks=(37, 3))
-    other = sparsegp.train(parts, y[:400], **chosen, block_rows=100, runtime="threads=2")
-    np.testing.assert_array_equal(other.predict_proba(X[400:]), expected)
-    np.testing.assert_array_equal(sparsegp.load(tmp_path).predict_proba(X[400:]), expected)
-    assert np.mean(expected.argmax(axis=1) != y[400:]) < 0.1

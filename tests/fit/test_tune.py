@@ -1,7 +1,6 @@
 """A tuning as a whole: the same choice however it is run or cut short."""
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +35,6 @@ def of(tuned: Tuned) -> list[Any]:
 @pytest.fixture(scope="module")
 def expected(data: Arrays) -> list[Any]:
     return of(small(*data))
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Runtime]:
-    with open_runtime("workers=2") as runtime:
-        yield runtime
 
 
 def test_same_choice_on_any_runtime(
