@@ -210,7 +210,7 @@ def test_examples(name: str, folder: Path) -> None:
             printed = printed_by_python(fence, name, names)
         elif fence.language == "sh":
             printed = printed_by(fence.text, where)
-        else:  # tests/runtime/test_cluster_file.py, Sphinx
+        else:  # tests/runtime/test_clusters.py, Sphinx
             known = fence.language == "yaml" or fence.language.startswith("{")
             assert known, f"{where}: a block of kind {fence.language!r}"
 

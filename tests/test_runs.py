@@ -1,7 +1,7 @@
 """Every kind of run, however it is run: a contract over all of them.
 
-Blocks, chunks, threads, workers, kills, stops and storage change no bit. A new kind of run is one
-entry of `tests.runs.KINDS`.
+Blocks, chunks, threads, workers, stops and storage change no bit; test_kill.py has the kills. A new
+kind of run is one entry of `tests.runs.KINDS`.
 """
 
 from contextlib import suppress

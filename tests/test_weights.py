@@ -145,7 +145,7 @@ def test_the_posterior_is_that_of_copies_that_are_not_merged(digits, posterior, 
 
 
 def test_a_regression_learns_from_weighted_rows():
-    """Its evidence is in learning/test_weights.py."""
+    """Its evidence is in learning/test_objective.py."""
     X, y = load_diabetes(return_X_y=True)
     X, y, w = X[:60], y[:60], np.random.default_rng(0).integers(0, 4, 60)
     repeated, settings = np.repeat(np.arange(60), w), {"task": "regression", "major_steps": 2}
