@@ -35,8 +35,6 @@ PER_CLASS: dict[str, Any] = {"sites": "moments", "kernel_per_class": True, "n_ac
 
 KINDS: dict[str, dict[str, Any]] = {
     "one by one": {**PLAIN, "lookahead": 1},
-    "lookahead": {**PLAIN, "lookahead": 16},
-    "panels": {**PLAIN, "panel": 16},
     "random": {**PLAIN, "criterion": "random"},
     "kernel per class": {**PLAIN, "kernel_per_class": True, "lookahead": 8},
     "active": {**PLAIN, "posterior": "active"},

@@ -48,7 +48,7 @@ def test_variances_fall_with_each_inclusion(kind: str, seed: int) -> None:
     X, y = rows(seed, kind)
     X_new = np.concatenate([X, np.random.default_rng(seed).normal(size=(10, 3)) * 3.0])
     before, former = np.inf, np.empty(0)
-    for n_active in (1, 2, 3, 5, 8, 12):
+    for n_active in (1, 2, 5, 12):
         model = sparsegp.train(X, y, n_active=n_active, runtime="threads=1", **KINDS[kind])
         variance = model.latent_mean_and_variance(X_new)[1]
         assert (variance > 0.0).all()

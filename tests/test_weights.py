@@ -18,14 +18,14 @@ from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsErro
 from sparsegp.interrupt import StopRequest
 from tests.processes import invoke
 
-N = 400
+N = 300
 SETTINGS = {
     "all": {},
     "all, few rows": {"rows": 150},
-    "all, per class": {"kernel_per_class": True, "rows": 320, "kernel": "10*rbf"},
+    "all, per class": {"kernel_per_class": True, "rows": 260, "kernel": "10*rbf"},
     "active": {"posterior": "active"},
     "adf": {"posterior": "adf", "lookahead": 20},
-    "candidates": {"posterior": "adf", "stub_entries": 9000, "shrink_every": 10},
+    "candidates": {"posterior": "adf", "stub_entries": 4800, "shrink_every": 6},
     "pairs": {"likelihood": "multinomial_probit", "active_per_class": True},
     "moments": {"likelihood": "ordered_probit"},
     "metric": {"metric": "full(1)"},
@@ -39,7 +39,7 @@ def digits():
 
 
 def train(X, y, **settings):
-    return sparsegp.train(X, y, **{"n_active": 40, "precision": "float64", **settings})
+    return sparsegp.train(X, y, **{"n_active": 24, "precision": "float64", **settings})
 
 
 def same(model, other, X):
@@ -64,12 +64,12 @@ def test_repeated_and_removed_rows_in_any_order(digits, name):
 @pytest.mark.parametrize("name", ["all", "adf", "candidates", "pairs"])
 def test_held_out_rows_have_no_weights_and_change_nothing(digits, name):
     X, y, w = digits
-    weights, settings = w[:300], {"n_active": 30, **SETTINGS[name]}
+    weights, settings = w[:220], SETTINGS[name]
     alone, beside = (
-        train(X[:300], y[:300], sample_weight=weights, test=test, **settings)
-        for test in (None, (X[300:], y[300:]))
+        train(X[:220], y[:220], sample_weight=weights, test=test, **settings)
+        for test in (None, (X[220:], y[220:]))
     )
-    same(beside, alone, X[300:])
+    same(beside, alone, X[220:])
 
 
 def test_weights_of_one_are_none(digits):
@@ -103,10 +103,10 @@ def test_weights_of_classes(digits):
     same(named, train(X, y, class_weight="0=3, 2=0.5"), X[:30])
     same(named, train(X, y, sample_weight=np.array([3, 1, 0.5, 1])[y]), X[:30])
     estimator = SparseGPClassifier(
-        n_active=40, class_weight={0: 3, 2: 0.5}, precision="float64"
+        n_active=24, class_weight={0: 3, 2: 0.5}, precision="float64"
     ).fit(X, y)
     np.testing.assert_array_equal(estimator.predict_proba(X[:9]), named.predict_proba(X[:9]))
-    for labels in (y, y.astype(float), np.array(list("abcd"))[y]):
+    for labels in (y.astype(float), np.array(list("abcd"))[y]):
         weights = {np.unique(labels)[3].item(): 0}
         assert len(train(X, labels, class_weight=weights).classes) == 3
         estimator.set_params(class_weight=weights).fit(X, labels)
@@ -132,8 +132,8 @@ def test_gaussian_noise_is_divided_by_the_weights(criterion):
 @pytest.mark.parametrize("posterior", ["all", "active"])
 def test_the_posterior_is_that_of_copies_that_are_not_merged(digits, posterior, per_class):
     """With all rows active both span the same functions."""
-    X, y, w = (each[:70] for each in digits)
-    repeated, how = np.repeat(np.arange(70), w), {"posterior": posterior, "calibration": "none"}
+    X, y, w = (each[:40] for each in digits)
+    repeated, how = np.repeat(np.arange(40), w), {"posterior": posterior, "calibration": "none"}
     how |= {"kernel": "10*rbf(20)", "scaling": "none", "kernel_per_class": per_class}
     how |= {"tolerance": 1e-12}
     weighted = train(X, y, sample_weight=w, n_active=int((w > 0).sum()), **how)
@@ -232,7 +232,7 @@ def test_large_tables_keep_their_order(digits, monkeypatch):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.ones(3), "one weight; X has 400 rows and weights of shape .3,."),
+        (np.ones(3), "one weight; X has 300 rows and weights of shape .3,."),
         (np.where(np.arange(N) == 7, -1.5, 1.0), "must be 0, or from .* X has -1.5 in row 7"),
         (np.where(np.arange(N) == 8, np.nan, 1.0), "to 1e.09; X has nan in row 8"),
         (np.full(N, 1e10), "has 1e.10 in row 0; a row that counts once weighs 1"),
@@ -255,7 +255,7 @@ def test_what_is_no_weight_is_refused(digits, weights, message):
         ({"class_weight": "7=2"}, SettingsError, "must name labels of X, which has no '7'"),
         ({"class_weight": "0=2", "likelihood": "gaussian"}, SettingsError, "a regression has none"),
         ({"sample_weight": np.ones(N), "method": "ep"}, SettingsError, "weights of rows are for"),
-        ({"sample_weight": [1, 0] * 200, "learn": "evidence", "sites": "moments"}, SettingsError,
+        ({"sample_weight": [1, 0] * 150, "learn": "evidence", "sites": "moments"}, SettingsError,
          "with learn=none"),
     ],
 )  # fmt: skip

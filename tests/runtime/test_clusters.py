@@ -91,7 +91,7 @@ def test_addresses_and_files(address: str, scheduler_file: Path, tmp_path: Path)
 
 def test_a_cluster_of_a_class(tmp_path: Path) -> None:
     """One that does not use TLS and can be reached from other machines is warned of."""
-    text = f"{LOCAL}workers: 2\nseconds: {PATIENCE}\nthreads_per_worker: 1\n{NO_DASHBOARDS}"
+    text = f"{LOCAL}workers: 1\nseconds: {PATIENCE}\nthreads_per_worker: 1\n{NO_DASHBOARDS}"
     logger, handler = logging.getLogger("sparsegp.runtime"), logging.handlers.BufferingHandler(99)
     logger.addHandler(handler)  # pytest's own ones are silenced with Dask's
     try:
@@ -122,7 +122,7 @@ def test_nobody_answers(tmp_path: Path) -> None:
         for address in ("tcp://127.0.0.1:9", f"tcp://127.0.0.1:{silent.getsockname()[1]}"):
             begin = time.monotonic()
             with pytest.raises(ClusterError, match=f"no dask scheduler answered at {address}"):
-                connect(address, seconds=1.0)
+                connect(address, seconds=0.5)
             assert time.monotonic() - begin < 25  # less than without `seconds`
     damaged = tmp_path / "damaged.json"
     for text in ("{", "[" * 100_000, '{"id": 1}'):

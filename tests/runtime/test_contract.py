@@ -131,11 +131,16 @@ def test_closed_early_it_begins_no_more_tasks(runtime: Runtime, tmp_path: Path) 
     assert len(list(tmp_path.iterdir())) < 400
 
 
-def test_what_is_raised_by_a_check_ends_the_tasks(runtime: Runtime, tmp_path: Path) -> None:
+def test_what_is_raised_by_a_check_ends_the_tasks(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparsegp.runtime.dask.PULSE_SECONDS", 0.2)
+    monkeypatch.setattr("sparsegp.runtime.threads.CHECK_SECONDS", 0.2)
+
     def stop() -> None:
         raise KeyError("enough")
 
-    tasks = runtime.run_tasks(nap_and_note, (2.5, str(tmp_path)), range(12), stop)
+    tasks = runtime.run_tasks(nap_and_note, (1.0, str(tmp_path)), range(12), stop)
     with pytest.raises(KeyError, match="enough"):
         list(tasks)
     assert len(list(tmp_path.iterdir())) < 12
