@@ -46,6 +46,7 @@ LONG = {
         for name in ("evaluate", "evidence", "regression", "tune", "update", "virtual-rows")
     ),
     *(f"docs/tutorials/{name}.md" for name in ("cluster", "own-table", "python")),
+    "docs/reference/output.md",
 }
 """Pages whose examples take longer than a few seconds."""
 RUN = [

@@ -78,13 +78,9 @@ def expected(data: Arrays) -> sparsegp.Model:
     return sparsegp.train(*data, runtime="threads=2", **SETTINGS)
 
 
-SLOW = [(harm, stage) for harm in HARMS for stage in STAGES if (harm, stage) != ("kill", "select")]
-
-
-@pytest.mark.parametrize(
-    ("harm", "stage"),
-    [("kill", "select"), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in SLOW)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("harm", HARMS)
 def test_result_is_identical(
     harm: str, stage: str, data: Arrays, expected: sparsegp.Model, tmp_path: Path
 ) -> None:
