@@ -39,7 +39,7 @@ def test_stopped_and_resumed_runs_end_with_the_same_bits(kind: str, tmp_path: Pa
     how = {"out": tmp_path / "run", "resume": True}
     stops = 0
     second = 1 if kind == "gibbs" else 2  # which has few slices to be stopped between
-    for reports, threads in ((1, 1), (second, 2), (25, 1)):
+    for reports, threads in ((1, 1), (second, 2), (7, 1)):
         with suppress(Interrupted):
             train(kind, X, y, **how, runtime=f"threads={threads}", progress=Stopper(reports))
             break

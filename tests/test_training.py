@@ -146,7 +146,7 @@ def test_runs_with_other_settings_or_data_are_not_resumed(digits: Arrays, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "reports"),
-    [("one by one", 3), ("all", 13), ("bound", 4), ("learnt, pairs", 20), ("laplace", 2)],
+    [("one by one", 3), ("all", 9), ("bound", 4), ("learnt, pairs", 20), ("laplace", 2)],
 )
 def test_forged_checkpoints_are_refused(kind: str, reports: int, tmp_path: Path) -> None:
     X, y, _ = data_for(kind)
