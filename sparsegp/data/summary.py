@@ -121,7 +121,8 @@ def summarise(
         row = place if numbers is None else int(numbers[place])
         raise DataError(
             f"{source} has {count} not finite, the first is {values[column]} in row {row}, "
-            f"{shown(column)} (counted from 0); remove or fill in such values"
+            f"{shown(column)} (counted from 0); correct or fill in such values, or give missing "
+            "ones in a data frame or a text file"
         )
     large = ~np.isfinite(squares)
     small = (squares < np.finfo(np.float64).tiny) & (high > low)
