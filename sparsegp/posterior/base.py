@@ -199,8 +199,9 @@ class Rows(Protocol):
         Whether to fit the calibration or, in a regression, the noise variance.
     keeps_scores : bool
         Whether to keep the conformal scores of the rows to which it is fitted.
-    folds : Integers (n,)
-        Fold of each row, for cross-validation; empty if there is none.
+    folds, fold_rows : Integers (m,)
+        Folds for cross-validation, and the row that is left out in each; one that stands for
+        several has a part in as many folds. Empty if there is no cross-validation.
     former : mapping
         Arrays of the state last reported before an interruption, or empty.
     past : PastRows, optional
@@ -216,6 +217,7 @@ class Rows(Protocol):
     calibrate: bool
     keeps_scores: bool
     folds: Integers
+    fold_rows: Integers
     former: Mapping[str, NDArray[Any]]
     past: "PastRows | None"
 
