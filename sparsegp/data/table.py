@@ -50,8 +50,6 @@ class Table:
         Weights of the log likelihoods of the rows.
     weight_column : str, optional
         Name or number of the column that held them, if it was one of a file.
-    copies : Integers (n,), optional
-        If copies were merged: the number of rows that each row stands for.
     rows : Integers (n,), optional
         If some rows of the source were left out: the row numbers of the others in the source.
     frame : Frame, optional
@@ -82,7 +80,6 @@ class Table:
     label: str | None = None
     weights: Doubles | None = None
     weight_column: str | None = None
-    copies: Integers | None = None
     rows: Integers | None = None
     frame: Frame | None = None
     kinds: Mapping[str, str] | None = None

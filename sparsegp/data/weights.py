@@ -23,8 +23,6 @@ from sparsegp.lists import words_in
 from sparsegp.types import Doubles, Integers
 
 BALANCED = "balanced"
-MAX_COPIES = 100
-"""Whole weights count as numbers of copies if none is larger; larger ones are rarely meant so."""
 MIN_SHARE = 0.01
 """Classes with a smaller probability are dropped from a soft label."""
 MAX_VALUES = 1 << 27
@@ -79,8 +77,7 @@ def effective_rows(
     If all weights are one after that, rows keep their order and have no weights. Otherwise they are
     sorted by a digest of their inputs, so that nothing depends on their original order, unless
     they are more than memory should hold twice (`MAX_VALUES`): these keep their order. Rows with
-    the same inputs but other labels form one family, as copies do (`Table.origin`). Small whole
-    weights count as numbers of copies (`Table.copies`), as merged rows do.
+    the same inputs but other labels form one family, as copies do (`Table.origin`).
 
     Parameters
     ----------
@@ -108,9 +105,6 @@ def effective_rows(
     other_inputs = np.ones(len(order), dtype=bool)
     other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
     first = np.flatnonzero(other_inputs | (np.diff(codes[order], prepend=-1) != 0))
-    are_counts = (weights == np.round(weights)).all() and weights.max() <= MAX_COPIES
-    counts = weights.astype(np.int64) if are_counts else np.ones(len(weights), dtype=np.int64)
-    copies = np.add.reduceat(counts[order], first)
     weights = np.add.reduceat(weights[order], first)
     places = np.minimum.reduceat(order, first)
     if (weights == 1.0).all():
@@ -122,10 +116,8 @@ def effective_rows(
         family = early[inverse]
     if table.X.size > MAX_VALUES:
         by_place = np.argsort(places)
-        places, copies = places[by_place], copies[by_place]
-        weights, family = weights[by_place], family[by_place]
-    found = _taken(table, places, scheduler)
-    return replace(found, weights=weights, copies=copies, origin=family)
+        places, weights, family = places[by_place], weights[by_place], family[by_place]
+    return replace(_taken(table, places, scheduler), weights=weights, origin=family)
 
 
 def soft_labels(

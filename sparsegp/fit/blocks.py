@@ -70,8 +70,8 @@ class SparseRun(Run[SparseModel]):
         Validation rows: they judge learning and calibration before they are added to the others.
     total, weights, validation_weights
         See `posterior.base.Rows`.
-    folds, fold_rows : Integers (m,)
-        See `posterior.base.Rows`.
+    folds : Integers (n,)
+        Cross-validation fold of each training row; empty without cross-validation.
     n_active : int
         Number of rows to include.
     block_settings : BlockSettings
@@ -111,9 +111,8 @@ class SparseRun(Run[SparseModel]):
         )
         family = np.arange(n) if data.train.origin is None else data.train.origin
         self.validation &= ~np.isin(family, family[self.first])
-        known = data.train.origin, data.train.copies
-        found = choose_folds(data.target, settings, *known)
-        self.fold_rows, self.folds = (each if self.past is None else each[:0] for each in found)
+        folds = choose_folds(data.target, settings, data.train.origin)
+        self.folds = folds if self.past is None else folds[:0]
         self.total, self.validation_weights = float(n), cast("Doubles | float", 1.0)
         if weights is not None:
             self.total, own = float(weights.sum()), weights[self.validation]

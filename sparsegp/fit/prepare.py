@@ -279,17 +279,11 @@ def choose_candidates(
     return np.unique(np.concatenate(chosen))
 
 
-def choose_folds(
-    target: Any,
-    settings: TrainSettings,
-    origin: Integers | None = None,
-    copies: Integers | None = None,
-) -> tuple[Integers, Integers]:
-    """Return the rows of cross-validation, (m,), and their folds; empty where it is not needed.
+def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None = None) -> Integers:
+    """Return the cross-validation fold of each row, (n,); empty where it is not needed.
 
     It is needed if there are too few rows for validation rows. Folds are stratified by class. A row
-    and its virtual copies are in the same fold. A row that stands for several is divided between as
-    many folds, as these would be: left out as a whole it would say nothing about such rows.
+    and its copies are in the same fold.
 
     Parameters
     ----------
@@ -298,37 +292,17 @@ def choose_folds(
     settings : TrainSettings
     origin : Integers (n,), optional
         If there are copies: for each row the number of its original.
-    copies : Integers (n,), optional
-        If copies were merged: the number of rows that each row stands for.
     """
     n = len(target)
     if not settings.keeps_validation_rows or settings.n_validation(n):
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    copies = np.ones(n, dtype=np.int64) if copies is None else copies
-    family, sizes = _families(n, None if origin is None else apart(origin, copies))
+        return np.empty(0, dtype=np.int64)
+    family, sizes = _families(n, origin)
     first = np.unique(family, return_index=True)[1]
     permuted = np.random.default_rng([settings.seed, n]).permutation(len(sizes))
     dealt = permuted[np.argsort(target[first[permuted]], kind="stable")]
-    parts = np.minimum(copies[first], N_FOLDS)
-    start = np.empty(len(sizes), dtype=np.int64)
-    start[dealt] = np.cumsum(parts[dealt]) - parts[dealt]
-    rows, part = parts_of(copies)
-    return rows, (start[family[rows]] + part) % N_FOLDS
-
-
-def apart(origin: Integers, copies: Integers) -> Integers:
-    """Return the origin of each row, (n,), where those that stand for several are their own."""
-    return np.where(copies > 1, origin.max() + 1 + np.arange(len(copies)), origin)
-
-
-def parts_of(copies: Integers) -> tuple[Integers, Integers]:
-    """Divide rows that stand for several, in at most `N_FOLDS` parts each.
-
-    Return the row of each part, (m,), and the number of the part of this row.
-    """
-    counts = np.minimum(copies, N_FOLDS)
-    rows = np.arange(len(copies)).repeat(counts)
-    return rows, np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
+    folds = np.empty(len(sizes), dtype=np.int64)
+    folds[dealt] = np.arange(len(sizes)) % N_FOLDS
+    return np.asarray(folds[family])
 
 
 def _families(n: int, origin: Integers | None) -> tuple[Integers, Integers]:

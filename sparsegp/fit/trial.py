@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import Scaling, Table
+from sparsegp.data import Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.metric import unscaled
-from sparsegp.fit.prepare import Prepared, apart, parts_of
+from sparsegp.fit.prepare import Prepared
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
 from sparsegp.learning.by_column import TOLERANCE, learn_by_column, with_ard
@@ -138,38 +138,26 @@ def draw_sample(
     DataError
         If there are too few rows.
     """
-    rows, origin, weights = _parts(data.train)
-    n, target = len(rows), data.target[rows]
-    order = stratified_order(target, settings.seed)
+    n, order = len(data.target), stratified_order(data.target, settings.seed)
     if n < ROWS_PER_HELD_OUT:
         raise DataError(
             f"a search for the kernel needs at least {ROWS_PER_HELD_OUT} rows, of which it holds "
             f"one out, found {n}; choose it yourself by `kernel`"
         )
     family = np.arange(n)
-    if origin is not None:
-        order, family = _together(order, origin)
+    if data.train.origin is not None:
+        order, family = _together(order, data.train.origin)
     if n >= MIN_ROWS_FOR_HELD_OUT:
         last = slice(-min(n, most + MAX_HELD_OUT), None)
         order, family = order[last], family[last]
-    wanted, places = np.unique(rows[order], return_inverse=True)
+    wanted = np.sort(order)
     X: Any = data.train.X
-    inputs = np.asarray(X[wanted].compute(scheduler=scheduler))[places]
+    rows = np.asarray(X[wanted].compute(scheduler=scheduler))[np.searchsorted(wanted, order)]
     parts = SEARCH_FOLDS if n < MIN_ROWS_FOR_HELD_OUT else parts
-    weights = None if weights is None else weights[order]
+    weights = None if data.train.weights is None else data.train.weights[order]
     groups = None if data.train.encoding is None else data.train.encoding.shared
-    known = target[order], len(data.classes), family
-    return Sample(inputs, *known, parts, scalings, weights, groups)
-
-
-def _parts(train: Table) -> tuple[Integers, Integers | None, Doubles | None]:
-    """Return rows, origins and weights, (m,), where rows that stand for several are divided."""
-    rows, origin, weights = np.arange(len(train.X)), train.origin, train.weights
-    if train.copies is None or origin is None or weights is None:
-        return rows, origin, weights
-    rows, _ = parts_of(train.copies)
-    weights = (weights / np.bincount(rows))[rows]
-    return rows, apart(origin[rows], train.copies[rows]), weights
+    known = data.target[order], len(data.classes), family
+    return Sample(rows, *known, parts, scalings, weights, groups)
 
 
 def _together(order: Integers, origin: Integers) -> tuple[Integers, Integers]:

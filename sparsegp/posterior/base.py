@@ -199,9 +199,8 @@ class Rows(Protocol):
         Whether to fit the calibration or, in a regression, the noise variance.
     keeps_scores : bool
         Whether to keep the conformal scores of the rows to which it is fitted.
-    folds, fold_rows : Integers (m,)
-        Folds for cross-validation, and the row that is left out in each; one that stands for
-        several has a part in as many folds. Empty if there is no cross-validation.
+    folds : Integers (n,)
+        Fold of each row, for cross-validation; empty if there is none.
     former : mapping
         Arrays of the state last reported before an interruption, or empty.
     past : PastRows, optional
@@ -217,7 +216,6 @@ class Rows(Protocol):
     calibrate: bool
     keeps_scores: bool
     folds: Integers
-    fold_rows: Integers
     former: Mapping[str, NDArray[Any]]
     past: "PastRows | None"
 

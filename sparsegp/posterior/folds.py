@@ -1,10 +1,9 @@
 """Choice of the prior variance factor by cross-validation, with too few rows for validation rows.
 
-The rows are divided into folds; a row that stands for several is first divided into parts. There is
-one objective for each fold, of the rows outside it, and one of all rows. Their sum is concave in
-all coefficients together, so a single ascent maximises all of them. It continues to the maximum for
-one prior variance factor after the other, up from 1 or else down from it, as long as the
-predictions for left-out rows improve.
+The rows are divided into folds. There is one objective for each fold, of the rows outside it, and
+one of all rows. Their sum is concave in all coefficients together, so a single ascent maximises all
+of them. It continues to the maximum for one prior variance factor after the other, up from 1 or
+else down from it, as long as the predictions for left-out rows improve.
 
 If a few rows are all predicted well, their NLPP alone would favour ever larger factors. One
 pseudo-row is therefore added, in the manner of Platt (1999, "Probabilistic outputs for support
@@ -48,8 +47,7 @@ class Folds(Problem):
         vars(self).update(vars(whole))  # the same factors and sums over rows
         active, rows = whole.active, whole.rows
         inputs, targets = zip(*rows.map_blocks("labelled_rows"), strict=True)
-        x = np.concatenate(inputs, dtype=np.float64)[rows.fold_rows]
-        self.target = np.concatenate(targets)[rows.fold_rows]
+        x, self.target = np.concatenate(inputs, dtype=np.float64), np.concatenate(targets)
         own = np.asarray(active.x, dtype=np.float64)
         self.features = [
             solve_lower(factor, np.asarray(kernel(own, x), np.float64)).astype(rows.precision)
@@ -57,9 +55,7 @@ class Folds(Problem):
         ]
         self.folds, self.n_sets = rows.folds, int(rows.folds.max()) + 2
         self.counts = (rows.folds[:, np.newaxis] != np.arange(self.n_sets)).reshape(-1)
-        self.of_rows: Doubles | None = None
-        if rows.weights is not None:
-            self.of_rows = (rows.weights / np.bincount(rows.fold_rows))[rows.fold_rows]
+        self.each = None if rows.weights is None else rows.weights.repeat(self.n_sets)
 
     def start(self) -> Doubles:
         """Return coefficients of zero, (C, d, F R)."""
@@ -78,9 +74,8 @@ class Folds(Problem):
         target, counts = np.repeat(self.target, self.n_sets), self.counts
         likelihood: Any = self.active.likelihood  # one that has variational sites
         log_z, p = likelihood.mean_gradient(mean.reshape(len(target), -1), target)
-        if self.of_rows is not None:
-            weights = self.of_rows.repeat(self.n_sets)
-            log_z, p = log_z * weights, p * weights[:, np.newaxis]
+        if self.each is not None:
+            log_z, p = log_z * self.each, p * self.each[:, np.newaxis]
         p = np.where(counts[:, np.newaxis], p, 0.0).reshape(mean.shape)
         parts = [p[:, :, columns].reshape(len(mean), -1) for columns in self.active.columns()]
         pairs = zip(self.features, parts, strict=True)
@@ -93,7 +88,7 @@ class Folds(Problem):
         These are the means (n, K) of the left-out rows. With weights w there are taken to be
         (sum w)^2 / sum w^2 rows: a large weight does not turn one row into many.
         """
-        mean, none, w = self.means(c), np.zeros((len(self.target), 1)), self.of_rows
+        mean, none, w = self.means(c), np.zeros((len(self.target), 1)), self.rows.weights
         count = len(self.target) if w is None else float(w.sum() ** 2 / (w @ w))
         left_out = mean[np.arange(len(self.target)), self.folds]
         log_z = self.active.likelihood.log_z(left_out, none, self.target)
@@ -135,5 +130,5 @@ def best_scale(
             left_out, point = mean, np.split(ascent.point, problem.n_sets, axis=2)[-1]
         step = best - 1 if best + 1 in losses else best + 1
     logs = likelihood.log_probabilities(left_out, np.zeros((len(left_out), 1)))
-    of_rows = 1.0 if problem.of_rows is None else problem.of_rows
+    of_rows = 1.0 if rows.weights is None else rows.weights
     return scale_of(best), point, tried, conformal_scores(logs, problem.target, of_rows)

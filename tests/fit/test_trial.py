@@ -151,15 +151,12 @@ def test_one_leads_another_by_more_than_a_standard_error(gains: list[float], lea
     assert not failed.leads(better)
 
 
-def test_the_labels_of_a_row_are_held_out_together(data: Arrays) -> None:
-    """As those of a soft label, whose weights are no numbers of copies."""
+def test_copies_are_held_out_together(data: Arrays) -> None:
     X, y = (rows[:150] for rows in data)
-    table = as_table(
-        np.repeat(X, 2, axis=0), np.column_stack([y, 3 + y]).ravel(), np.full(300, 1.5)
-    )
+    table = as_table(np.repeat(X, 2, axis=0), np.column_stack([y, 2 - y]).ravel(), np.full(300, 3))
     with open_runtime("threads=1") as runtime:
         prepared = prepare(table, None, TrainSettings(), runtime)
     drawn = draw_sample(prepared, {}, TrainSettings(), 3000)
-    assert len(drawn.X) == 300
+    assert len(drawn.X) > 200
     for rows, held in drawn.splits(10**6):
         assert not {*map(bytes, drawn.X[rows])} & {*map(bytes, drawn.X[held])}

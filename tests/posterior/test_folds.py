@@ -87,41 +87,14 @@ def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class: bool, nois
 
 def test_folds_have_their_share_of_every_class_and_keep_copies_together() -> None:
     target = np.repeat([0, 1, 2], [50, 30, 20])
-    rows, folds = choose_folds(target, TrainSettings())
-    assert_array_equal(rows, np.arange(100))
+    folds = choose_folds(target, TrainSettings())
     for code in range(3):
         counts = np.bincount(folds[target == code], minlength=5)
         assert counts.max() - counts.min() <= 1
     origin = np.repeat(np.arange(25), 4)
-    _, copied = choose_folds(np.repeat(np.arange(25) % 3, 4), TrainSettings(), origin)
+    copied = choose_folds(np.repeat(np.arange(25) % 3, 4), TrainSettings(), origin)
     assert_array_equal(copied, np.repeat(copied[::4], 4))
     assert len(np.unique(copied)) == 5
     for settings in (TrainSettings(calibration="none"), TrainSettings(posterior="adf")):
-        assert len(choose_folds(target, settings)[1]) == 0
-    assert len(choose_folds(np.repeat([0, 1], 1000), TrainSettings())[1]) == 0
-
-
-def test_rows_that_stand_for_several_are_left_out_in_parts() -> None:
-    """One with at least as many copies as there are folds has an equal part in every fold."""
-    copies, cell = np.array([1, 2, 9, 1, 4, 1]), np.array([0, 0, 0, 7, 7, 8])
-    rows, folds = choose_folds(np.array([0, 1, 0, 1, 0, 1]), TrainSettings(), cell, copies)
-    assert_array_equal(np.bincount(rows), [1, 2, 5, 1, 4, 1])
-    for row in range(6):
-        assert len({*folds[rows == row]}) == np.count_nonzero(rows == row)
-
-
-def test_copies_that_are_merged_are_predicted_as_well_as_others() -> None:
-    """The rows of a table of few cells resemble each other, and new rows resemble them."""
-    rng, cells = np.random.default_rng(0), np.array([3, 2, 4])
-    X = rng.integers(0, cells, size=(2300, 3)).astype(float)
-    p = 1.0 / (1.0 + np.exp(1.0 - X[:, 0] - X[:, 1] * (X[:, 2] - 1.5) * 1.5))
-    y = (rng.random(len(X)) < p).astype(int)
-    kernel = "50*rbf(1.2) + 50*matern52(1.2)"
-    apart = sparsegp.train(X[:300], y[:300], kernel=kernel)
-    merged = sparsegp.train(X[:300], y[:300], sample_weight=np.ones(300), kernel=kernel)
-    assert 4 * len(merged.rows) < len(apart.rows)
-    nlpp = [
-        -model.predict_log_proba(X[300:])[np.arange(2000), y[300:]].mean()
-        for model in (merged, apart)
-    ]
-    assert nlpp[0] < nlpp[1] + 0.01
+        assert len(choose_folds(target, settings)) == 0
+    assert len(choose_folds(np.repeat([0, 1], 1000), TrainSettings())) == 0
