@@ -116,9 +116,10 @@ def prepare(
 ) -> Prepared:
     """Encode the labels, compute statistics of the inputs in one pass, and choose their scaling.
 
-    If rows or classes have weights, copies are merged first. Scaling, and the standardisation of
-    regression targets, count each remaining row once, whatever its weight. On a runtime of threads
-    rows are read by these threads, whatever the default scheduler of Dask.
+    If rows or classes have weights, copies are merged first, and always where leaving out one row
+    chooses the noise: its copy would predict it. Scaling, and the standardisation of targets, count
+    each remaining row once, whatever its weight. On a runtime of threads rows are read by these
+    threads, whatever the default scheduler of Dask.
 
     Parameters
     ----------
@@ -142,7 +143,8 @@ def prepare(
     target: Any
     numbers: Numbers | None
     class_weight = getattr(settings, "class_weight", "")
-    if train.weights is not None or class_weight:
+    leaves_out = settings.is_regression and getattr(settings, "posterior", "") == "all"
+    if train.weights is not None or class_weight or leaves_out:
         if not settings.heeds_weights:
             raise SettingsError(
                 "weights of rows are for method=ivm with learn=none, or for its regression; leave "

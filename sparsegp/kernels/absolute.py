@@ -172,7 +172,8 @@ class Exponential(Absolute):
     def fill(self, variances: Doubles) -> Self:
         """Return the kernel with l^q = 0.8 sum_j v_j^(q/2) unless l is given; see `Kernel.fill`."""
         total = LAPLACE_SCALE * float((variances ** (self._power / 2)).sum())
-        return self._filled(variances, total ** (1 / self._power))
+        with np.errstate(over="ignore"):  # infinite for tiny exponents, and then refused
+            return self._filled(variances, float(np.float64(total) ** (1 / self._power)))
 
     def _matrix(self, pair: Pair) -> Floats:
         K = self._sums(pair)

@@ -181,3 +181,8 @@ def test_parameters_are_positive_and_finite(make, value):
         make(value)
     with pytest.raises(SettingsError, match="length scale 1 of ard must be positive"):
         ARD((1.0, value))
+
+
+def test_exponents_too_small_for_a_default_length_scale_are_refused() -> None:
+    with pytest.raises(SettingsError, match="must be positive and finite, got inf"):
+        parse("power(0.005)").fill(np.ones(64))

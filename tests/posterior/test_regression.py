@@ -172,3 +172,15 @@ def test_active_rows_alone_stand_for_the_rows_of_an_evidence(
     assert (updated.settings["posterior"], updated.likelihood.parameters()) == ("all", noise)
     both = [each.predictive_mean_and_variance(X)[0] for each in (model, updated)]
     assert np.mean((both[1] - y) ** 2) < np.mean((both[0] - y) ** 2)
+
+
+def test_a_copy_of_a_row_does_not_predict_it() -> None:
+    """With copies that are left out one by one, the noise would seem to vanish."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=120)
+    how: dict[str, Any] = {"task": "regression", "kernel": "rbf(2)", "n_active": 60}
+    model = sparsegp.train(np.tile(X, (2, 1)), np.tile(y, 2), **how)
+    assert len(model.rows) == 60
+    _, variance = model.predictive_mean_and_variance(X)
+    assert variance.min() > 0.1
