@@ -25,6 +25,9 @@ PRECISION = 24
 SMALLEST = -1074
 """Exponent of the smallest positive double."""
 
+RESEMBLING = 1000
+"""Number of rows from which correlations of columns are computed."""
+
 Moments: TypeAlias = tuple[int, Doubles, Doubles, Doubles, Doubles, Doubles, bool]
 """Statistics of rows: count, minima and maxima, the first row, the mean as difference from it (so
 that its error is small however far from zero a column lies), the sum of squared deviations from the
@@ -174,3 +177,20 @@ def _bad_values(block: NDArray[Any]) -> Integers:
     """Return the number of values that are not finite in each row of a chunk."""
     X = np.asarray(block, dtype=np.float64)
     return np.asarray((~np.isfinite(X)).sum(axis=1))
+
+
+def resemblance(X: Any, scheduler: Any = None) -> float:
+    """Return the mean correlation of neighbouring columns that vary, in the first rows.
+
+    Parameters
+    ----------
+    X : dask array (n, p)
+    scheduler : str or callable, optional
+        Dask scheduler.
+    """
+    some = np.asarray(X[:RESEMBLING].compute(scheduler=scheduler), np.float64)
+    some = some - some.mean(axis=0)
+    norms = np.sqrt(np.square(some).sum(axis=0))
+    products, sizes = (some[:, 1:] * some[:, :-1]).sum(axis=0), norms[1:] * norms[:-1]
+    varies = sizes > 0.0
+    return float(np.mean(products[varies] / sizes[varies])) if varies.any() else 0.0

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import Summary, Table, as_table
+from sparsegp.data import Summary, Table, as_table, resemblance
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
 from sparsegp.fit.options import RunOptions
@@ -29,6 +29,7 @@ from sparsegp.kernels import brief
 from sparsegp.learning.metric import NONE
 from sparsegp.learning.plan import (
     ACTIVE_SIZES,
+    ALIKE,
     GUARD_ERRORS,
     MAX_ROWS,
     MIN_ROWS_FOR_SEARCH,
@@ -149,10 +150,13 @@ def tune(
         return tuning.fit()
 
 
-def skips_search(rows: Table, summary: Summary, scaling: str, settings: TrainSettings) -> bool:
+def skips_search(
+    rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any = None
+) -> bool:
     """Return whether the default search is skipped, as it would be noise or change nothing.
 
-    Many columns with one range are pixels, spectra and the like, which only matter together.
+    Many columns with one range that resemble their neighbours are pixels, spectra and the like,
+    which only matter together.
 
     Parameters
     ----------
@@ -163,13 +167,18 @@ def skips_search(rows: Table, summary: Summary, scaling: str, settings: TrainSet
     scaling : str
         Name of their scaling rule.
     settings : TrainSettings
+    scheduler : str or callable, optional
+        Dask scheduler that reads the first rows.
     """
-    alike = settings.scaling == AUTO and scaling in {"none", "range"}
-    indicators = summary.whole and summary.high.max() - summary.low.min() == 1
-    pixels = alike and not indicators and summary.p >= PIXELS
     few = summary.n < MIN_ROWS_FOR_SEARCH or summary.p > MAX_SEARCH_COLUMNS
     virtual = rows.origin is not None and rows.weights is None
-    return bool(few or pixels or virtual)
+    if few or virtual:
+        return True
+    alike = settings.scaling == AUTO and scaling in {"none", "range"}
+    indicators = summary.whole and summary.high.max() - summary.low.min() == 1
+    if not alike or indicators or summary.p < PIXELS:
+        return False
+    return resemblance(rows.X, scheduler) >= ALIKE
 
 
 def open_sizes(settings: TrainSettings, n: int) -> list[int]:
@@ -232,7 +241,9 @@ class Tuning(Run[Tuned]):
         data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
         self.n_active = settings.rows_to_include(data.summary.n)
         self.scalings, self.sample = {settings.scaling: data.scaling}, None
-        self._is_guarded = skips_search(data.train, data.summary, data.scaling.name, settings)
+        self._is_guarded = skips_search(
+            data.train, data.summary, data.scaling.name, settings, scheduler
+        )
         if self.max_trials is not None or not self._is_guarded:
             if settings.scaling == AUTO:
                 self.scalings["quantile"] = choose_scaling(

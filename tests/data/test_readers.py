@@ -366,3 +366,10 @@ class TestS3:
             found.append(sparsegp.load(tmp_path / "run").predict_proba(data["X_test"]))
             (tmp_path / "run").rename(tmp_path / f"run-{len(found)}")
         np.testing.assert_array_equal(*found)
+
+
+def test_an_id_may_be_an_input_of_numbers(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n0.5,1,p\n1.5,2,q\n")
+    rows = open_dataset(tmp_path / "t.csv", names=("a", "b"), id_column="a").train
+    assert rows.names == ("a", "b")
+    assert rows.beside["a"].tolist() == ["0.5", "1.5"]

@@ -299,10 +299,20 @@ CASES = {"few rows": (89, 4), "pixels": (120, 60), "many columns": (120, MAX_SEA
 def test_it_declines_where_nothing_would_come_of_it(case: str, searching: None) -> None:
     rng, n, p = np.random.default_rng(2), *CASES[case]
     X = rng.standard_normal((n, p)) if case == "many columns" else rng.random((n, p))
+    if case == "pixels":
+        X = 0.5 * (X + np.roll(X, 1, axis=1))
+        X = (X - X.min(axis=0)) / np.ptp(X, axis=0)
     y = (X[:, 0] > 0.5).astype(int)
     assert not tune(X, y, max_trials=None, runtime="threads=1").trials
     model = sparsegp.train(X[:4], [0, 1, 0, 1], runtime="threads=1")  # too few to hold any out
     assert model.settings["kernel"].startswith("50.0*rbf")
+
+
+def test_unlike_columns_of_one_range_are_searched(searching: None) -> None:
+    """They need not be pixels: ranks and simulated designs have one range, too."""
+    X = np.random.default_rng(2).random((120, 60))
+    y = (X[:, 0] > 0.5).astype(int)
+    assert tune(X, y, max_trials=None, runtime="threads=1").trials
 
 
 def test_weighted_rows_are_searched(steps_of_trees: Arrays, searching: None) -> None:

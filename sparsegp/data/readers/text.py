@@ -192,7 +192,7 @@ class Text:
         """Return labels, of one type, or ids as strings; raise a `DataError` if one is missing."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
-        codes, found = pd.factorize(texts.str.strip())
+        codes, found = pd.factorize(texts.astype(str).str.strip())  # an id may be a number
         marks = [*(MISSING - {"-"}), *self.columns.missing]  # "-" is a class next to "+"
         gaps = np.isin(codes, np.flatnonzero(found.isin(marks)))
         role = "id" if is_id else "label"
