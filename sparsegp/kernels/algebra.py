@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from sparsegp.kernels.base import OPERATIONS, Kernel
-from sparsegp.kernels.checks import check_range, positive
+from sparsegp.kernels.checks import SMALLEST, check_range, positive
 from sparsegp.kernels.pair import Pair
 from sparsegp.types import Doubles, Floats
 
@@ -135,7 +135,9 @@ class Combination(Kernel):
         if numbers:
             with np.errstate(over="ignore"):  # the next line raises
                 number = float(self._join.reduce(numbers))
-            total = self._join(total, check_range(number, total.dtype, self), out=out)
+            smallest = SMALLEST if self._join is np.multiply else 0.0
+            factor = check_range(number, total.dtype, self, smallest)
+            total = self._join(total, factor, out=out)
         return total
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:

@@ -28,17 +28,22 @@ def positive(value: object, what: str) -> float:
     return number
 
 
-def check_range(value: float, dtype: np.dtype[Any], kernel: object) -> float:
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""Smallest variance of a kernel: models are stored in single precision."""
+
+
+def check_range(value: float, dtype: np.dtype[Any], kernel: object, smallest: float = 0.0) -> float:
     """Return a factor of the kernel matrix after checking its range.
 
     Raises
     ------
     SettingsError
-        If it overflows in the precision of the matrix.
+        If it overflows in the precision of the matrix, or is below `smallest`.
     """
-    if abs(value) > float(np.finfo(dtype).max):
+    if not smallest <= abs(value) <= float(np.finfo(dtype).max):
+        precision = "float32" if abs(value) < smallest else dtype
         raise SettingsError(
-            f"the parameters of kernel '{kernel}' must stay within the range of {dtype}, got a "
+            f"the parameters of kernel '{kernel}' must stay within the range of {precision}, got a "
             f"factor {value:.3g}; scale the inputs or choose other parameters"
         )
     return value
