@@ -116,10 +116,10 @@ def prepare(
 ) -> Prepared:
     """Encode the labels, compute statistics of the inputs in one pass, and choose their scaling.
 
-    If rows or classes have weights, copies are merged first, and always where leaving out one row
-    chooses the noise: its copy would predict it. Scaling, and the standardisation of targets, count
-    each remaining row once, whatever its weight. On a runtime of threads rows are read by these
-    threads, whatever the default scheduler of Dask.
+    If rows or classes have weights, copies are merged first, and always in a regression with the
+    posterior of all rows: its choices are judged by rows left out, which copies would predict.
+    Scaling, and the standardisation of targets, count each remaining row once, whatever its weight.
+    On a runtime of threads rows are read by these threads, whatever the default scheduler of Dask.
 
     Parameters
     ----------

@@ -133,11 +133,11 @@ class Combination(Kernel):
         for part in rest:
             total = self._join(total, evaluate(part), out=out)
         if numbers:
-            with np.errstate(over="ignore"):  # the next line raises
+            with np.errstate(over="ignore"):  # `check_range` raises
                 number = float(self._join.reduce(numbers))
             smallest = SMALLEST if self._join is np.multiply else 0.0
-            factor = check_range(number, total.dtype, self, smallest)
-            total = self._join(total, factor, out=out)
+            number = check_range(number, total.dtype, self, smallest)
+            total = self._join(total, number, out=out)
         return total
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:

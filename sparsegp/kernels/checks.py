@@ -8,6 +8,9 @@ import numpy as np
 
 from sparsegp.errors import SettingsError
 
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""Smallest variance of a kernel: models are stored in single precision."""
+
 
 def positive(value: object, what: str) -> float:
     """Return a positive, finite parameter as a float.
@@ -26,10 +29,6 @@ def positive(value: object, what: str) -> float:
     if not 0 < number < math.inf:
         raise SettingsError(f"{what} must be positive and finite, got {number!r}")
     return number
-
-
-SMALLEST = float(np.finfo(np.float32).tiny)
-"""Smallest variance of a kernel: models are stored in single precision."""
 
 
 def check_range(value: float, dtype: np.dtype[Any], kernel: object, smallest: float = 0.0) -> float:

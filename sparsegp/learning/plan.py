@@ -21,7 +21,7 @@ MIN_ROWS_FOR_SEARCH = 90
 """With fewer training rows the choice of a default search would be noise."""
 PIXELS, ALIKE = 50, 0.15
 """So many columns of one range are taken for pixels or spectra if the correlation of neighbours,
-on average, is at least `ALIKE`: it is 0.29 to 0.79 for digits, USPS, MNIST and Isolet."""
+on average, is at least `ALIKE`: it is 0.32 to 0.79 for digits, USPS, MNIST and Isolet."""
 FEW_ROWS = 250
 """With fewer rows to fit, the default search may end early: cross-validation takes long compared
 with the fit of the run."""

@@ -4,9 +4,8 @@ One actor per worker (`Host`) holds all its blocks, so a round costs one call pe
 two workers, where tasks take 15 ms, as a client sends these every 10 ms. A lost actor is not
 restarted: its blocks are built on other workers, brought up to date by the driver's `recovery`
 messages, and called again. Between two rounds, blocks are moved in the same way: away from workers
-that are being retired, and to workers that joined. Every wait ends: with an answer, with the
-connection, when the scheduler no longer knows the worker or receives its heartbeats, or after
-`call_timeout`.
+that are being retired, and to workers that joined. A wait ends with an answer, with the connection,
+when the scheduler no longer knows the worker or receives its heartbeats, or after `call_timeout`.
 """
 
 import logging

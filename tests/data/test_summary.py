@@ -6,7 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from sparsegp.data import summarise
+from sparsegp.data import resemblance, summarise
 from sparsegp.data import summary as summary_module
 from sparsegp.errors import DataError
 
@@ -76,3 +76,12 @@ def test_refused():
             summarise(da.from_array(X, chunks=(rows, 2)), "Z")
     with pytest.raises(DataError, match=r"too small .* column 0, from 0 to 1e-300"):
         summarise(da.from_array(np.array([[0.0, 1.0], [1e-300, 1.0]])), "Z")
+
+
+def test_resemblance_is_the_mean_correlation_of_neighbours():
+    X = np.random.default_rng(0).normal(size=(1200, 5)).cumsum(axis=1)
+    X[:, 3] = 7.0
+    correlation = np.corrcoef(X[:1000, :3], rowvar=False)
+    expected = (correlation[0, 1] + correlation[1, 2]) / 2
+    assert resemblance(da.from_array(X, chunks=(170, 5))) == pytest.approx(expected, rel=1e-12)
+    assert resemblance(da.ones((9, 4))) == 0.0
