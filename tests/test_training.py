@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import sparsegp
 from sparsegp.data import open_dataset
-from sparsegp.errors import Interrupted, SettingsError, StoreError
+from sparsegp.errors import Interrupted, NumericalError, SettingsError, StoreError
 from sparsegp.progress import Progress
 from sparsegp.settings import TrainSettings
 from sparsegp.store import CHECKPOINT, folder_of, read_file, write_file
@@ -279,6 +279,24 @@ def test_variances_lost_by_rounding_end_a_selection_in_good_order() -> None:
     assert f"{len(model.rows)} rows included" in messages[0]
     assert np.mean(np.square(model.predict(X_test) - y_test)) < 5e-3 * y_test.var()
     assert all(np.isfinite(list(record.values())).all() for record in model.history)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"likelihood": "gaussian(1e-300)"}, "below 1e.100, but active.precision holds values"),
+        ({"method": "exact", "likelihood": "gaussian(1e-300)", "kernel": "rbf"}, "below 1e.100"),
+        ({"kernel": "laplace(1e-308)", "precision": "float64", "learn": "none"}, "train_mse must"),
+    ],
+)
+def test_models_that_could_not_be_read_are_not_written(
+    how: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    X = np.random.default_rng(0).normal(size=(120, 2))
+    with pytest.raises(NumericalError, match=message):
+        sparsegp.train(X, X[:, 0] + X[:, 1] ** 2, task="regression", out=tmp_path / "run", **how)
+    assert not (tmp_path / "run" / "model.zarr.zip").exists()
 
 
 @pytest.mark.parametrize("task", [{}, {"task": "classification"}])

@@ -12,7 +12,7 @@ from sklearn.gaussian_process import kernels as gp
 
 import sparsegp
 from sparsegp import SparseGPClassifier, SparseGPRegressor
-from sparsegp.data import table_from_arrays
+from sparsegp.data import as_table, table_from_arrays
 from sparsegp.data.weights import effective_rows
 from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
 from sparsegp.interrupt import StopRequest
@@ -137,7 +137,8 @@ def test_the_posterior_is_that_of_copies_that_are_not_merged(digits, posterior, 
     how |= {"kernel": "10*rbf(20)", "scaling": "none", "kernel_per_class": per_class}
     how |= {"tolerance": 1e-12}
     weighted = train(X, y, sample_weight=w, n_active=int((w > 0).sum()), **how)
-    copies = train(X[repeated], y[repeated], n_active=len(repeated), **how)
+    apart = X[repeated] + 1e-9 * np.arange(len(repeated))[:, np.newaxis]  # else they are merged
+    copies = train(apart, y[repeated], n_active=len(repeated), **how)
     mean, variance = weighted.latent_mean_and_variance(X)
     other, other_variance = copies.latent_mean_and_variance(X)
     np.testing.assert_allclose(mean, other, atol=1e-4)
@@ -207,17 +208,44 @@ def test_what_are_no_probabilities_is_refused(P, message):
 
 def test_rows_of_the_same_inputs_are_one_family():
     X = np.array([[0.0], [1.0], [0.0], [0.0], [2.0]])
-    table = table_from_arrays(X, ["a", "b", "b", "a", "a"])
+    table = as_table(X, ["a", "b", "b", "a", "a"], np.full(5, 2.0))
     found = effective_rows(table)
     assert sorted(zip(found.y, found.weights, found.rows, strict=True)) == [
-        ("a", 1.0, 4),
-        ("a", 2.0, 0),
-        ("b", 1.0, 1),
-        ("b", 1.0, 2),
+        ("a", 2.0, 4),
+        ("a", 4.0, 0),
+        ("b", 2.0, 1),
+        ("b", 2.0, 2),
     ]
     places = found.places(np.array([0, 2]))
     assert found.origin[places[0]] == found.origin[places[1]]
     assert len(np.unique(found.origin)) == 3
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_copies_without_weights_are_merged(digits, task):
+    """They would help to predict each other when rows are left out."""
+    X, y, w = (each[:150] for each in digits)
+    repeated = np.repeat(np.arange(150), w)
+    weighted = train(X, y, sample_weight=w, task=task)
+    other = train(X[repeated], y[repeated], task=task)
+    found = (model.latent_mean_and_variance(X) for model in (weighted, other))
+    for mine, its in zip(*found, strict=True):
+        np.testing.assert_array_equal(mine, its)
+
+
+def test_rows_that_only_look_like_copies_are_not_merged():
+    """With few distinct inputs their labels differ; those of copies agree, also of one class."""
+    rng = np.random.default_rng(4)
+    X = np.stack([rng.integers(0, high, 600) for high in (4, 3, 2)], axis=1).astype(float)
+    y = rng.random(600) < 1 / (1 + np.exp(X[:, 0] - 1.5))
+    found = effective_rows(table_from_arrays(X, y))
+    assert found.weights is None
+    np.testing.assert_array_equal(found.X, X)
+    apart = X + rng.normal(size=X.shape)
+    for rows in (np.repeat(np.arange(600), 2), np.r_[:600, np.flatnonzero(y)]):
+        found = effective_rows(table_from_arrays(apart[rows], y[rows]))
+        assert found.weights is not None
+        assert len(found.X) == 600
 
 
 def test_large_tables_keep_their_order(digits, monkeypatch):

@@ -122,10 +122,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         X: Any,
         y: Any,
         sample_weight: Any = None,
-        merge: bool = False,
         known: Labels | None = None,
     ) -> Self:
-        """Fit to training data; `merge` merges duplicate rows even if there are no weights.
+        """Fit to training data.
 
         The classes are `known`, sorted, or by default those of the rows.
         """
@@ -138,8 +137,6 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             if known is not None:
                 table = replace(table, classes=encode(classes, "classes")[0])
             settings = self._settings(len(y), len(classes))
-            if merge and table.weights is None and settings.heeds_weights:
-                table = replace(table, weights=np.ones(len(y)))
             model = self._train(table, settings, client)
         return self._set_fitted(model, classes, client)
 
@@ -350,7 +347,7 @@ class SparseEstimator(GPEstimator):
         KeyboardInterrupt
             On SIGTERM or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
         """
-        return self._fit(X, y, sample_weight, merge=True)
+        return self._fit(X, y, sample_weight)
 
     def _update(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Update the model with new rows only; the active set grows up to `n_active`."""
@@ -358,8 +355,6 @@ class SparseEstimator(GPEstimator):
         with dask_context(X, self.client), self._interrupt_as_ctrl_c():
             X, y = training_data(self, X, y, numeric, reset=False)
             table = as_table(X, y, sample_weight)
-            if table.weights is None:
-                table = replace(table, weights=np.ones(len(y)))  # so that duplicates are merged
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
             size = max(self.n_active_, min(wanted, self.n_active_ + len(y)))
             model = update(self.model_, table, n_active=size, runtime=self._runtime(client))

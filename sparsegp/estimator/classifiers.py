@@ -160,7 +160,7 @@ class SparseGPClassifier(SparseEstimator, Classifier):
         if not hasattr(self, "model_"):
             if classes is None:
                 raise SettingsError("the first call of partial_fit needs all labels: give classes")
-            return self._fit(X, y, sample_weight, merge=True, known=np.unique(classes))
+            return self._fit(X, y, sample_weight, known=np.unique(classes))
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise SettingsError(
                 f"classes must be those of the fit before, {self.classes_.tolist()}, got "

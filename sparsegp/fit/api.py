@@ -42,7 +42,7 @@ def train(
     y : array (n,)
         Labels: integers or strings; numbers for regression.
     sample_weight : array (n,), optional
-        Weights of the log likelihoods of the rows. Duplicate rows are then merged.
+        Weights of the log likelihoods of the rows. Copies of rows are merged.
     test : pair (X, y) or Table, optional
         Test rows, on which the error is recorded during the selection.
     out : path or URL, optional

@@ -78,10 +78,7 @@ class DenseRun(Run[DenseModel]):
             point |= figures("heldout", model, data.held_out, data.held_out_target)
         self.progress.update(len(self.x))
         self.progress.finish()
-        model = replace(model, history=[point])
-        if self.store is not None:
-            model.save(self.store.model_path)
-        return model
+        return self.save(replace(model, history=[point]))
 
     def _report(self, status: Status, state: Any) -> None:
         """Show progress, and write a checkpoint if one is due; raise Interrupted on a stop."""

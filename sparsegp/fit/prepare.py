@@ -116,9 +116,9 @@ def prepare(
 ) -> Prepared:
     """Encode the labels, compute statistics of the inputs in one pass, and choose their scaling.
 
-    If rows or classes have weights, copies are merged first, and always in a regression with the
-    posterior of all rows: its choices are judged by rows left out, which copies would predict.
-    Scaling, and the standardisation of targets, count each remaining row once, whatever its weight.
+    Copies are merged first if rows or classes have weights, in a regression, and for the posterior
+    of all rows: its choices are judged by rows left out, which copies would predict. Scaling, and
+    the standardisation of targets, count each remaining row once, whatever its weight.
     On a runtime of threads rows are read by these threads, whatever the default scheduler of Dask.
 
     Parameters
@@ -143,8 +143,8 @@ def prepare(
     target: Any
     numbers: Numbers | None
     class_weight = getattr(settings, "class_weight", "")
-    leaves_out = settings.is_regression and getattr(settings, "posterior", "") == "all"
-    if train.weights is not None or class_weight or leaves_out:
+    merges = settings.is_regression or getattr(settings, "posterior", "") == "all"
+    if train.weights is not None or class_weight or (merges and settings.heeds_weights):
         if not settings.heeds_weights:
             raise SettingsError(
                 "weights of rows are for method=ivm with learn=none, or for its regression; leave "

@@ -14,19 +14,21 @@ from numpy.typing import NDArray
 from sparsegp import memory
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Table
-from sparsegp.errors import Interrupted, SettingsError, SparseGPError, StoreError
+from sparsegp.errors import Interrupted, NumericalError, SettingsError, SparseGPError, StoreError
 from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.interrupt import StopRequest
 from sparsegp.math.products import TILE
 from sparsegp.model import Model
+from sparsegp.model.checks import require_numbers
 from sparsegp.progress import Progress, Recorded
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.state import require_shapes, to_arrays
+from sparsegp.state import MAX_MAGNITUDE, require_shapes, to_arrays
 from sparsegp.store import RunDirectory, Stored
 
 R = TypeVar("R")
+M = TypeVar("M", bound=Model)
 
 SHARE = 0.02
 """Fraction of the run time that checkpoints may take, unless their interval is given."""
@@ -154,6 +156,25 @@ class Run(ABC, Generic[R]):
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and identity of the data, which must be the same to resume the run."""
         return {"settings": self.settings.to_json(), "data": self.data.to_json()}
+
+    def save(self, model: M) -> M:
+        """Return the model of the fit; it is saved if there is a store.
+
+        Raises
+        ------
+        NumericalError
+            If it holds numbers that are not finite, or too large, as a reader would refuse it.
+        """
+        try:
+            require_numbers(to_arrays(model))
+        except ValueError as error:
+            raise NumericalError(
+                f"the numbers of a model must be finite and below {MAX_MAGNITUDE:g}, but {error}; "
+                "give less extreme parameters of kernels and likelihood, or another scaling"
+            ) from None
+        if self.store is not None:
+            model.save(self.store.model_path)
+        return model
 
     @abstractmethod
     def build(self) -> None:

@@ -104,8 +104,15 @@ class Training(SparseRun):
 
     def _add_to_history(self) -> None:
         """Add a point to the learning curve."""
-        point = {"n_active": len(self.active), "seconds": round(self.seconds(), 3)}
-        self.history.append({**point, **self.figures()})
+        point: dict[str, float] = {"n_active": len(self.active)}
+        point["seconds"] = round(self.seconds(), 3)
+        point |= self.figures()
+        if wrong := [key for key, value in point.items() if not np.isfinite(value)]:
+            raise NumericalError(
+                f"{wrong[0]} must be finite, got {point[wrong[0]]} with {len(self.active)} active "
+                "rows; give less extreme parameters of the kernel, or another scaling"
+            )
+        self.history.append(point)
 
     def finish(self, keep_blocks: bool = True) -> SparseModel:
         """Compute the posterior, and create and save the model.
@@ -146,9 +153,7 @@ class Training(SparseRun):
         )
         if self.keeps_scores:
             model = replace(model, shares=self._shares(model, drawn, x))
-        if self.store is not None:
-            model.save(self.store.model_path)
-        return model
+        return self.save(model)
 
     def _finished(self, store: RunDirectory) -> Model:
         """Return the model of a finished run; with past rows its identity has been checked."""

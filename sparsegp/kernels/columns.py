@@ -101,11 +101,11 @@ class ARD(ByColumn, name="ard"):
         X, Z, q = pair.X, pair.Z, weights * pair.matrix(self)
         squares = q.sum(axis=1) @ X**2 + q.sum(axis=0) @ Z**2
         crossed = np.einsum("kj,kj->j", q.T @ X, Z)
-        return float(q.sum()), (squares - 2 * crossed) / self.scales**2
+        return float(q.sum()), (squares - 2 * crossed) / self.scales / self.scales
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
         factors = factors * self._matrix(Pair(X, Z))
-        return weighted_displacements(X, Z, factors, weights) / self.scales**2
+        return weighted_displacements(X, Z, factors, weights) / self.scales / self.scales
 
 
 def relevances(kernels: Sequence[Kernel], deviations: Doubles) -> Doubles | None:

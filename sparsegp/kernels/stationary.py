@@ -76,7 +76,8 @@ class Isotropic(Kernel):
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
         assert self.length_scale is not None
         derivative = np.asarray(self._radial_derivative(self._exponent(Pair(X, Z))), np.float64)
-        return weighted_displacements(X, Z, factors * derivative, weights) / self.length_scale**2
+        moved = weighted_displacements(X, Z, factors * derivative, weights)
+        return moved / self.length_scale / self.length_scale  # its square may overflow
 
     def _exponent(self, pair: Pair) -> Floats:
         """Return G = -r^2 / 2, (..., n, m)."""

@@ -182,6 +182,19 @@ def test_tables_with_copies_and_of_some_rows(model: sparsegp.Model) -> None:
     assert not (second.rows[second.rows < len(weights)] % 3 == 0).any()
 
 
+def test_active_rows_may_become_copies_of_each_other() -> None:
+    """Rows that were separate observations are merged if new ones show them to be copies."""
+    rng = np.random.default_rng(5)
+    X, y = rng.integers(0, 3, (80, 2)) * 1.0, rng.integers(0, 2, 80)
+    model = sparsegp.train(X, y, kernel=KERNEL, n_active=60)
+    twice = np.repeat(rng.normal(size=(40, 2)), 2, axis=0), np.repeat(rng.integers(0, 2, 40), 2)
+    updated = sparsegp.update(model, *twice, old=(X, y))
+    assert len(set(updated.rows.tolist())) == len(updated.rows)
+    kept = updated.rows[updated.rows < 80]
+    assert_array_equal(kept[:6], model.rows[np.isin(model.rows, kept[:6])])
+    assert len(np.unique(np.c_[X[kept], y[kept]], axis=0)) == len(kept)
+
+
 def test_gaps_are_filled_as_for_predictions() -> None:
     """Where the training rows were a frame of numbers without gaps, too."""
     X, y = sample(0, 300)

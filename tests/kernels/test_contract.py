@@ -236,6 +236,14 @@ def test_slopes_against_finite_differences(kernel, formula, X, Z):
         np.testing.assert_allclose(slopes[:, :, j], expected.T, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "kernel", [RBF(1e200), Matern32(1e200), Matern52(1e200), ARD((1e200, 1e200))]
+)
+def test_flat_kernels_have_no_slopes(kernel):
+    X = np.random.default_rng(0).normal(size=(4, 2))
+    assert not kernel.slopes(X, X, np.ones((4, 1))).any()
+
+
 def test_pull_back_checks_its_arrays(X, Z):
     with pytest.raises(DataError, match=r"\(n, m\), got \(40, 5\), \(7, 5\) and \(7, 40\)"):
         RBF(1).pull_back(X, Z, np.ones((7, 40)))
