@@ -24,6 +24,23 @@ def words_in(text: str) -> list[str]:
     return [word.strip() for word in words]
 
 
+def pairs_in(text: str) -> dict[str, str]:
+    """Split a text such as `a=1,b=2` into its pairs.
+
+    Raises
+    ------
+    SettingsError
+        As `words_in`, or if a name occurs twice.
+    """
+    found = dict[str, str]()
+    for word in words_in(text):
+        name, _, value = (part.strip() for part in word.rpartition("="))
+        if name and name in found:
+            raise SettingsError(f"each name may be given once, got {quoted(name)} twice in {text}")
+        found[name] = value
+    return found
+
+
 def quote_if_needed(word: str) -> str:
     """Quote an item if necessary."""
     if "," not in word and not word.startswith('"'):

@@ -95,3 +95,10 @@ def test_unknown_names_are_refused(owner: dict[str, Any]) -> None:
         settings_given(**owner, n_rows=3)
     with pytest.raises(SettingsError, match=r"settings kernle; did you mean `kernel`\? It knows "):
         settings_given(**owner, kernle="rbf")
+
+
+@pytest.mark.parametrize("given", [{"panel": 10**9}, {"lookahead": 10**9, "panel": 1}])
+def test_batches_hold_no_more_rows_than_the_active_set(given: dict[str, int]) -> None:
+    """Blocks and driver allocate their square."""
+    assert TrainSettings(n_active=50, **given).order.slots == 50
+    assert TrainSettings(**given).order.slots == 1000

@@ -213,6 +213,7 @@ def summary(
     if used := [column for column in record["inputs"] if not column["left_out"]]:
         columns = f"{plural(len(used), 'column')} encoded as {record['columns']}"
     labels = f"{len(record['classes'])} classes" if record["classes"] else "a regression"
+    labels += "" if record["label"] is None else f" of column {record['label']}"
     choice, nlpp, settings = record["tuning"], record["validation_nlpp"], record["settings"]
     chosen, learnt = "", record if "method" in settings else {}  # otherwise of the selection
     if choice and choice["trials"]:

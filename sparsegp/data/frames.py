@@ -1,6 +1,7 @@
 """Data frames of pandas, polars, pyarrow and dask, in parts of known length."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -61,11 +62,14 @@ def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
     """Return the message that a value cannot be read; `name` is that of a column to learn."""
     expected = {
         "truth": "boolean (true, false, yes or no)",
-        "date": "date that can be read in one way, such as 2024-12-31",
+        "date": "date that can be read in one way, such as 2024-12-31"
+        if name
+        else "date in the form of the training rows, nor like 2024-12-31",
     }.get(kind, "number" if isinstance(value, str) else "finite number")
     remedy = ", or give it as `missing`" if isinstance(value, str) else ""
     if remedy and name and kind == "number":
-        remedy += f", or the column as `kinds`, {quote_if_needed(name)}=category"
+        pair = shlex.quote(quote_if_needed(f"{name}=category"))
+        remedy += f", or have its column read as words by `kinds` {pair}"
     return f"{place}: {quoted(value)} is not a {expected}: correct it{remedy}"
 
 

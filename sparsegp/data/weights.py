@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsegp.data.blocks import compute_each, from_memory
 from sparsegp.data.labels import encode, plain_text, tidy_labels
-from sparsegp.data.table import Table, as_table
+from sparsegp.data.table import WEIGHTS, Table, as_table
 from sparsegp.errors import DataError, SettingsError, quoted
-from sparsegp.lists import words_in
+from sparsegp.lists import pairs_in
 from sparsegp.types import Doubles, Integers
 
 BALANCED = "balanced"
@@ -49,21 +49,20 @@ def class_weights(text: str) -> dict[str, float]:
     Raises
     ------
     SettingsError
-        If the text cannot be parsed, or a weight is negative or not finite.
+        If the text cannot be parsed, names a label twice, or a weight is out of range.
     """
+    pairs = {} if text.startswith("{") else pairs_in(text)
     try:
-        if text.startswith("{"):
-            found = json.loads(text)
-        else:
-            pairs = (part.rpartition("=") for part in words_in(text))
-            found = {label.strip(): weight for label, _, weight in pairs}
+        found = pairs or json.loads(text)
         weights = {str(label): float(weight) for label, weight in found.items()}
     except (AttributeError, OverflowError, RecursionError, TypeError, ValueError):
         weights = {"": -1.0}
-    if not all(label and 0.0 <= weight < np.inf for label, weight in weights.items()):
+    low, high = WEIGHTS
+    within = (weight == 0.0 or low <= weight <= high for weight in weights.values())
+    if not all(weights) or not all(within):
         raise SettingsError(
-            f"class_weight must be {BALANCED} or labels with weights that are finite and not "
-            f"negative, such as a=2,b=0.5, got {quoted(text)}"
+            f"class_weight must be {BALANCED} or labels with weights that are 0, or from {low:g} "
+            f"to {high:g}, such as a=2,b=0.5, got {quoted(text)}"
         )
     return weights
 

@@ -186,7 +186,7 @@ class TrainSettings(Settings):
         12,
         "Quadrature nodes of multinomial_probit; more than a few dozen make no difference.",
         least=2,
-        most=500,  # the weights of more Gauss-Hermite nodes do not fit double precision
+        most=300,  # the weights of more Gauss-Hermite nodes do not fit double precision
     )
     report_every: int = setting(
         100,
@@ -238,15 +238,14 @@ class TrainSettings(Settings):
 
     @property
     def order(self) -> "Order":
-        """The order of inclusion."""
+        """The order of inclusion, in batches of at most as many rows as there are active rows."""
         from sparsegp.ivm.greedy import Order
 
-        panel = self.panel
+        panel, wanted = self.panel, self.n_active or DEFAULT_N_ACTIVE
         if panel is None:
-            wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
             wide = min(DEFAULT_PANEL * (1 + wanted // 2000), WIDEST_PANEL)
             panel = wide if self.posterior == "all" else 1
-        return Order(self.lookahead, panel)
+        return Order(min(self.lookahead, wanted), min(panel, wanted))
 
     @property
     def keeps_validation_rows(self) -> bool:

@@ -70,7 +70,7 @@ REFUSED = [
     ),
     ("train pair.npz --kinds a", "`?kinds.*; got 'a'"),
     (f"train pair.npz --drop {'a' * 200_000}", "a list must be"),
-    ("train pair.npz --class-weight 'a=1\nb=2'", "class-weight must be balanced or labels"),
+    ("train pair.npz --class-weight 'a=1\nb=2'", "a list must be on one line"),
     (
         f"train pair.npz --class-weight '{{{{\"a\": {'[' * 100_000}'",
         "class-weight must be balanced",

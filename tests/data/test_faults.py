@@ -86,6 +86,11 @@ TEXTS = {
             {"id_column": "id"},
             "line 2 .row 0., column 'id': the id is missing; .*id_column",
         ),
+        (
+            "a;b;y\n980;0,5;u\n1.980;0,7;v\n",
+            {"kinds": "a=number", "decimal": ","},
+            "line 3 .row 1., column 'a': '1.980' has a point, but the decimal mark is a comma",
+        ),
         ("a,b,y\n1,2,0\n", {"names": ("a", "d")}, "missing: d; found: a, b, y"),
         ("1,2,0\n1,2,0\n", {"n_features": 5}, "takes 5 columns; .*a.csv has 2 and labels"),
         ("a\x1b[31m,b\x07,c\n1,2,x\n", {"label_column": "z"}, "its columns: a .31m, b , c"),

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from fsspec.registry import _registry
@@ -218,6 +219,24 @@ def test_parquet_of_ids(ids, tmp_path):
     )
     with pytest.raises(DataError, match="row 1, column 'id': the id is missing"):
         open_dataset(tmp_path / "a.parquet", id_column="id")
+
+
+def test_the_index_of_a_data_frame_is_no_column_unless_it_is_named(tmp_path):
+    """pandas writes it behind the columns, where the label would be."""
+    path, u = tmp_path / "a.parquet", [1.5, 2.5]
+    frame = pd.DataFrame({"u": u, "y": ["a", "b"]}, index=pd.Index([7, 9], name="id"))
+    for index in (frame, frame.rename_axis(None)):
+        index.to_parquet(path)
+        table = open_dataset(path).train
+        assert (table.names, table.label, table.y.tolist()) == (("u",), "y", ["a", "b"])
+    frame.to_parquet(path)
+    table = open_dataset(path, id_column="id").train
+    assert (table.names, table.beside["id"].tolist()) == (("u",), [7, 9])
+    assert open_dataset(path, label_column="id", drop=["y"]).train.y.tolist() == [7, 9]
+    for metadata in (b"[]", b'{"index_columns": 3}'):
+        forged = pyarrow.table({"u": u, "y": [0, 1]}).replace_schema_metadata({"pandas": metadata})
+        pyarrow.parquet.write_table(forged, path)
+        assert open_dataset(path).train.names == ("u",)
 
 
 TEXTS = {

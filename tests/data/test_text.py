@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import sparsegp
 from sparsegp.data import Encoding, kinds, open_dataset
 from sparsegp.data.encoding import Column
-from sparsegp.errors import DataError
-from sparsegp.lists import quote_if_needed, words_in
+from sparsegp.errors import DataError, SettingsError
+from sparsegp.lists import pairs_in, quote_if_needed, words_in
 from tests.data import files
 from tests.processes import invoke
 
@@ -167,7 +167,7 @@ def test_a_column_that_numbers_the_rows(tmp_path, caplog):
     open_dataset(tmp_path / "b.csv")
     assert not caplog.text
     open_dataset(tmp_path / "a.csv")
-    assert "give it as `id_column` or `drop`, 'unnamed 0'" in caplog.text
+    assert "give `id_column` 'unnamed 0', or `drop` 'unnamed 0'" in caplog.text
 
 
 def test_what_is_given(tmp_path):
@@ -207,7 +207,7 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     assert "line 122 (row 60), column 'a': 'abc' is not a number" in message
     assert "line 16 (row 7), column 'c': 'x!' is not a number" in message
     assert "column 'd': 'False' is not a number" in message
-    assert "or give it as `missing`, or the column as `kinds`, a=category;" in message
+    assert "as `missing`, or have its column read as words by `kinds` a=category;" in message
     lines = text.splitlines()
     assert (lines[121 - 1], lines[16 - 1]) == ('abc,"a', '7,"a",x!,True,1')
     found = frame(tmp_path / "a.csv", text, kinds="a=category", missing="x!")
@@ -350,6 +350,12 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
 @pytest.mark.parametrize("word", ['he said "hi", once', '"quoted"', 'an inch: 1"', "a, b", "plain"])
 def test_words_are_read_as_they_were_written(word):
     assert words_in(f"first,{quote_if_needed(word)},last") == ["first", word, "last"]
+
+
+def test_a_name_in_pairs_may_be_given_once():
+    assert pairs_in('a=1,"b, c=2"') == {"a": "1", "b, c": "2"}
+    with pytest.raises(SettingsError, match="may be given once, got 'a' twice in a=1,b=2,a=3"):
+        pairs_in("a=1,b=2,a=3")
 
 
 def test_names_and_words_with_a_comma_are_in_quotes(tmp_path):

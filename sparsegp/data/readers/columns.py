@@ -12,7 +12,7 @@ from sparsegp.data.frames import UNNAMED, Frame, Where, by_row, column_places, l
 from sparsegp.data.labels import tidy_labels
 from sparsegp.data.table import Table, table_from_frame
 from sparsegp.errors import DataError, quoted
-from sparsegp.lists import words_in
+from sparsegp.lists import pairs_in, words_in
 from sparsegp.types import Booleans, Labels
 
 LabelColumn: TypeAlias = str | int | None
@@ -116,9 +116,16 @@ class Columns:
             given[name] = tuple(word.strip() for word in words)
         kinds = given.pop("kinds", None) or {}
         if isinstance(kinds, str):
-            kinds = dict(pair.rpartition("=")[::2] for pair in words_in(kinds))
+            kinds = pairs_in(kinds)
         kinds = {str(column).strip(): str(kind).strip() for column, kind in kinds.items()}
         return cls(kinds=kinds, **given)
+
+    @property
+    def named(self) -> list[str]:
+        """Names and numbers of all columns that are asked for."""
+        known = (self.known, self.known_id, self.weight, *(self.names or ()))
+        given = (self.label_column, self.id_column, *self.drop, *self.kinds, *known)
+        return [str(each) for each in given if each is not None]
 
     def named_in(self, fields: Sequence[str]) -> bool:
         """Return whether fields are a header: they have a requested name, or all of a model."""

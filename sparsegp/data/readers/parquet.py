@@ -17,7 +17,8 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
 
     with _parquet(name) as file:
         schema = file.schema_arrow
-        names = tuple(each for each in schema.names if not each.startswith("__index_level_"))
+        index = _index_columns(schema) - {*columns.named}
+        names = tuple(name for name in schema.names if name not in index)
         require_distinct(names, name)
         places = places_of(columns, names, name)
         features = [names[place] for place in places.inputs]
@@ -32,6 +33,16 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
         raise DataError(f"{name} has no rows")
     frame = Frame(empty, parts, [size for size in sizes if size])
     return Dataset(table_of(frame, beside, names, places, name))
+
+
+def _index_columns(schema: Any) -> set[str]:
+    """Return the names of columns that hold the index of a pandas data frame."""
+    unnamed = {name for name in schema.names if name.startswith("__index_level_")}
+    try:
+        found = (schema.pandas_metadata or {})["index_columns"]
+        return unnamed | {name for name in found if isinstance(name, str)}  # else it is a range
+    except (LookupError, TypeError, ValueError):  # not metadata of pandas
+        return unnamed
 
 
 def _pandas(table: Any) -> Any:

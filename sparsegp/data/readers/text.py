@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -53,8 +54,8 @@ def read_text(name: str, columns: Columns) -> Dataset:
     text = Text(name, columns, layout, {each: names[place] for each, place in called.items()})
     values = text.values(places)
     if columns.names is None and (first := f"{UNNAMED}0") in called and ascends(values[0]):
-        said = "%s numbers its rows in an unnamed input; give it as `id_column` or `drop`, %r"
-        logger.warning(said, name, first)
+        said = "%s numbers its rows in an unnamed input; give `id_column` %s, or `drop` %s"
+        logger.warning(said, name, *2 * [shlex.quote(first)])
     frame = Frame.of(pd.DataFrame({each: values[called[each]] for each in called}), name)
     beside = {
         names[place]: text.labels(place, values[place], place == places.id)
@@ -129,12 +130,25 @@ class Text:
         marks, decimal = {*MISSING, *self.columns.missing}, self.layout.decimal
         words = [None if (word := str(each).strip()) in marks else word for each in found]
         is_number = number(decimal).fullmatch
+        if kind == "number" and decimal == ",":
+            self._require_no_point(texts, codes, words)
         if kind != "category" and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
         if decimal == "," and kind != "category":
             words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
+
+    def _require_no_point(self, texts: Any, codes: Any, words: Sequence[str | None]) -> None:
+        """Raise a `DataError` if a number has a point where the decimal mark is a comma."""
+        is_number = number(".").fullmatch
+        for code, word in enumerate(words):
+            if word and "." in word and is_number(word):
+                where = self.where(int((codes == code).argmax()), self.layout.names[texts.name])
+                raise DataError(
+                    f"{self.name}, {where}: {quoted(word)} has a point, but the decimal mark is a "
+                    "comma; remove separators of thousands"
+                )
 
     def _parts(self, numeric: Collection[int]) -> Iterator[Any]:
         """Yield data frames of consecutive rows, with numbered columns."""
