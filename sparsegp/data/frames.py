@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -84,10 +85,14 @@ def refuse(faults: Sequence[str], source: str) -> None:
 
 
 def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
-    """Return column names, by position where one is empty; None if they are not strings."""
-    names = list(found)
-    if not names or not all(isinstance(name, str) for name in names):
+    """Return column names, by position where one is empty; None if they are not texts or numbers.
+
+    Whole numbers become texts, as in a file.
+    """
+    given = list(found)
+    if not given or not all(isinstance(name, str | Integral) for name in given):
         return None
+    names = list(map(str, given))
     return tuple(name or f"{UNNAMED}{place}" for place, name in enumerate(names))
 
 

@@ -50,15 +50,16 @@ def test_what_holds_rows(sample, monkeypatch):
     objects, rows = X.astype(object), pandas.DataFrame(X)
     for each in (
         *(kind(X) for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array)),
-        *(rows, X.tolist(), objects, da.from_array(objects, chunks=(10, 4))),
+        *(X.tolist(), objects, da.from_array(objects, chunks=(10, 4))),
     ):
         table = table_from_arrays(each, y.tolist())
         assert table.X.numblocks == (3, 1)
         assert table.names is None
         np.testing.assert_array_equal(table.X.compute(), X, strict=True)
     words = pandas.Series(["a"] * 29 + ["b"], dtype="category")
-    table = table_from_arrays(rows.rename(columns=str), words)
+    table = table_from_arrays(rows, words)
     assert table.names == ("0", "1", "2", "3")
+    np.testing.assert_array_equal(table.X.compute(), X)
     assert table.y.tolist() == words.tolist()
     masked = np.ma.masked_equal(np.array([[1, 2], [3, 4]]), 3)
     np.testing.assert_array_equal(table_from_arrays(masked).X.compute(), [[1, 2], [np.nan, 4]])
@@ -118,6 +119,15 @@ def test_data_frames(frame, tmp_path):
             one.predict_proba(pandas.concat([X, X], axis=1))
     model = sparsegp.train(X.rename(columns={"age": ""}), frame["label"], n_active=10)
     assert model.names == ("unnamed 0", "income")
+
+
+def test_numbered_columns_come_in_any_order(sample):
+    X, y = sample
+    rows = pandas.DataFrame(X)
+    model = sparsegp.train(rows, y, kernel="rbf", n_active=9)
+    expected = model.predict_proba(X)
+    np.testing.assert_array_equal(model.predict_proba(rows[[2, 0, 3, 1]]), expected)
+    assert not np.array_equal(model.predict_proba(X[:, [2, 0, 3, 1]]), expected)
 
 
 def test_commands(frame, tmp_path, monkeypatch):
