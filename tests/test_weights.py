@@ -336,6 +336,9 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         rows.assign(a=[1, 2, 3, wrong] * 100).to_csv(tmp_path / "wrong.csv", index=False)
         refused = invoke("train", tmp_path / "wrong.csv", "--weight-column", "a", code=2)
         assert re.search(f"column 'a' cannot be weights: {message}", refused.output)
+    if header:
+        refused = invoke("evaluate", run, tmp_path / "rows.csv", "--weight-column", "a", code=2)
+        assert "--weight-column must not be an input of the model, got 'a'" in refused.output
     text = ran("evaluate", run, tmp_path / "rows.csv")
     assert f"400; weights, which sum to {len(repeated)}, are used" in text
     lines = invoke("predict", run, tmp_path / "rows.csv", "--out", "-").stdout.splitlines()

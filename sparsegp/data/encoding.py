@@ -13,6 +13,7 @@
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -32,7 +33,7 @@ from sparsegp.data.frames import (
     refuse,
     unreadable,
 )
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, quoted
 from sparsegp.lists import join_first, plural, quote_if_needed
 from sparsegp.types import Booleans, Doubles, Integers
 
@@ -226,7 +227,12 @@ class Encoding:
         """
         from sparsegp.data.kinds import study  # noqa: PLC0415 - loads pandas
 
-        return cls(study(Frame.of(frame, source, scheduler), source, kinds or {}, scheduler))
+        learnt = cls(study(Frame.of(frame, source, scheduler), source, kinds or {}, scheduler))
+        if twice := [name for name, count in Counter(learnt.names).items() if count > 1]:
+            raise DataError(
+                f"{source} has columns that would both be encoded as {quoted(twice[0])}; rename one"
+            )
+        return learnt
 
     @classmethod
     def from_json(cls, columns: Sequence[Mapping[str, Any]]) -> "Encoding":

@@ -152,6 +152,12 @@ def test_numbers_alone_are_not_encoded(frame, labels):
     np.testing.assert_array_equal(lazy.X.compute(), numbers.astype(float))
 
 
+def test_encoded_columns_have_names_of_their_own():
+    rows = pd.DataFrame({"c": ["x", "y", "z"] * 20, "c=x": np.arange(60) % 5})
+    with pytest.raises(DataError, match="X has columns that would both be encoded as 'c=x'"):
+        table_from_frame(rows, np.arange(60) % 2).learnt()
+
+
 def test_all_unfit_columns_are_named_at_once(frame):
     wrong = frame.assign(
         age=frame["age"].where(frame.index != 7, np.inf),

@@ -213,6 +213,10 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     rest = [each for each in range(len(names)) if each not in {ids, *left}]
     label = _label(columns, names, rest, named) if label is None else place(label, "label column")
     if wanted is not None:
+        if columns.weight in wanted:
+            raise DataError(
+                f"`weight_column` must not be an input of the model, got {quoted(columns.weight)}"
+            )
         wanted = (*wanted, *(name for name in names if name == columns.weight))
         inputs = column_places(wanted, names, source)
         if needed := [names[each] for each in inputs if each in left]:
