@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import sys
+import warnings
 from typing import Any, NoReturn
 
 import click
@@ -61,7 +62,8 @@ class Command(click.Command):
         handler.addFilter(_Once())
         logger.addHandler(handler)
         try:
-            code = super().main(*args, **{**extra, "standalone_mode": False}) or 0
+            with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # errors follow
+                code = super().main(*args, **{**extra, "standalone_mode": False}) or 0
         except Exception as error:
             code, line = verdict(error)
             if isinstance(error, Interrupted):

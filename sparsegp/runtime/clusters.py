@@ -15,6 +15,7 @@ import signal
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
@@ -216,6 +217,7 @@ def _start(
 ) -> DaskRuntime:
     """Start a cluster, connect to it, and wait for its workers."""
     how = {"direct_to_workers": direct, "set_as_default": False, "timeout": seconds}
+    began = time.monotonic()
     try:
         with ExitStack() as stack, dask.config.set(SETTINGS):
             stack.enter_context(silence_logging_cmgr("critical"))
@@ -227,8 +229,9 @@ def _start(
             close = stack.pop_all().close
     except Exception as error:  # cluster libraries may raise anything
         raise ClusterError(
-            f"{name} with {n_workers} workers did not start in {seconds:g} s ({_short(error)}); "
-            "in a cluster file, check its options, or give it longer by 'seconds'"
+            f"{name} with {n_workers} workers did not start ({_short(error)}, after "
+            f"{time.monotonic() - began:.0f} of {seconds:g} s); in a cluster file, check its "
+            "options, or give it longer by 'seconds'"
         ) from error
     if not re.match(r"tls|inproc|\w+://(127\.|localhost|\[::1)", client.scheduler.address):
         logging.getLogger(__name__).warning(

@@ -167,6 +167,13 @@ def test_refused(words, pattern, files, trained, regressed, invoke, tmp_path, mo
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_computation_that_fails_does_so_in_one_line(files, invoke, tmp_path):
+    """Without the warnings of numpy about what overflowed on the way."""
+    how = ("--task", "regression", "--kernel", "ard(1e-154, 1, 1, 1)", "--quiet")
+    result = invoke("train", files / "numbers.npz", *how, "--out", tmp_path / "out", code=2)
+    one_line(result, "must be finite")
+
+
 def test_taken_directories(trained, files, invoke, tmp_path, untouched):
     (tmp_path / "file").write_text("!")
     (tmp_path / "other").mkdir()
