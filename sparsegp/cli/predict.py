@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "--out",
     required=True,
     metavar="FILE",
-    help="Output file, .csv, .npz or .zarr; - writes .csv to standard output.",
+    help="Output file, .csv, .csv.gz, .npz or .zarr; - writes .csv to standard output.",
 )
 @click.option("--latent", is_flag=True, help="Add latent means and variances, before calibration.")
 @shared.number("--reject-below", "Mark rows whose highest probability is below X.", float)

@@ -4,6 +4,7 @@ A format is one function, which takes the predictions batch by batch.
 """
 
 import csv
+import gzip
 import json
 import os
 import shutil
@@ -46,8 +47,9 @@ def harmless(text: str) -> str:
 
 
 def write_csv(path: Path, classes: Labels, batches: Batches) -> None:
-    """Write a line for every row; numbers are exact."""
-    with path.open("x", newline="", encoding="utf-8") as file:
+    """Write a line for every row, compressed if the name says so; numbers are exact."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "xt", newline="", encoding="utf-8") as file:
         write_lines(file, classes, batches)
 
 
@@ -99,9 +101,26 @@ def write_zarr(path: Path, classes: Labels, batches: Batches) -> None:
 
 WRITERS: dict[str, Callable[[Path, Labels, Batches], None]] = {
     ".csv": write_csv,
+    ".csv.gz": write_csv,
     ".npz": write_npz,
     ".zarr": write_zarr,
 }
+
+
+def writer_of(path: Path) -> Callable[[Path, Labels, Batches], None]:
+    """Return the function that writes the format that the name of a file ends in.
+
+    Raises
+    ------
+    SettingsError
+        If the format is unknown.
+    """
+    for ending, write in WRITERS.items():
+        if path.name.lower().endswith(ending):
+            return write
+    raise SettingsError(
+        f"cannot tell the format of {str(path)!r}; its name must end in {', '.join(WRITERS)}"
+    )
 
 
 def check_target(path: Path, force: bool, data: str) -> None:
@@ -114,10 +133,7 @@ def check_target(path: Path, force: bool, data: str) -> None:
     StoreError
         If its directory does not exist.
     """
-    if path.suffix.lower() not in WRITERS:
-        raise SettingsError(
-            f"cannot tell the format of {str(path)!r}; its name must end in {', '.join(WRITERS)}"
-        )
+    writer_of(path)
     with store_errors("write", path, remedy="choose another --out"):
         if not path.parent.is_dir():
             raise StoreError(f"there is no directory {path.parent} for {path.name}; make it first")
@@ -158,7 +174,7 @@ def write(path: Path, classes: Labels, batches: Batches) -> None:
         TemporaryDirectory(prefix=f".{path.name[:99]}-", dir=path.parent) as folder,
     ):
         fresh = Path(folder, path.name)
-        WRITERS[path.suffix.lower()](fresh, classes, batches)
+        writer_of(path)(fresh, classes, batches)
         if path.is_dir():
             shutil.rmtree(path)
         os.replace(fresh, path)

@@ -13,7 +13,6 @@
 """
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -31,9 +30,10 @@ from sparsegp.data.frames import (
     frame_names,
     likeness,
     refuse,
+    require_distinct,
     unreadable,
 )
-from sparsegp.errors import DataError, quoted
+from sparsegp.errors import DataError
 from sparsegp.lists import join_first, plural, quote_if_needed
 from sparsegp.types import Booleans, Doubles, Integers
 
@@ -228,10 +228,7 @@ class Encoding:
         from sparsegp.data.kinds import study  # noqa: PLC0415 - loads pandas
 
         learnt = cls(study(Frame.of(frame, source, scheduler), source, kinds or {}, scheduler))
-        if twice := [name for name, count in Counter(learnt.names).items() if count > 1]:
-            raise DataError(
-                f"{source} has columns that would both be encoded as {quoted(twice[0])}; rename one"
-            )
+        require_distinct(learnt.names, f"{source}, once encoded,")
         return learnt
 
     @classmethod
@@ -347,11 +344,8 @@ class Encoding:
                 found = f"{column.name!r} ({plural(n, 'row')}, {such})"
                 levels.append(f"{found} are treated as {treated}")
         if gaps:
-            logger.warning(
-                "%s has missing values where training rows had none, which are filled in: %s",
-                source,
-                join_first(gaps, MAX_NAMES),
-            )
+            said = "%s has missing values where training rows had none, which are filled in: %s"
+            logger.warning(said, source, join_first(gaps, MAX_NAMES))
         if levels:
             logger.warning("%s: unknown values in %s", source, "; in ".join(levels))
 

@@ -154,7 +154,7 @@ def test_numbers_alone_are_not_encoded(frame, labels):
 
 def test_encoded_columns_have_names_of_their_own():
     rows = pd.DataFrame({"c": ["x", "y", "z"] * 20, "c=x": np.arange(60) % 5})
-    with pytest.raises(DataError, match="X has columns that would both be encoded as 'c=x'"):
+    with pytest.raises(DataError, match="X, once encoded, has 2 columns 'c=x': rename"):
         table_from_frame(rows, np.arange(60) % 2).learnt()
 
 
