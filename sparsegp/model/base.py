@@ -36,7 +36,7 @@ from sparsegp.store import (
 )
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
-ONLY_SPARSE = "{} are of models of active rows alone; train without `method`"
+ONLY_SPARSE = "only models of active rows have {}; train without `method`"
 MAX_SCALED_INPUT = 1e75
 """Size to which scaled inputs are clipped, as the squares of larger ones would overflow."""
 
