@@ -241,11 +241,34 @@ def test_rows_that_only_look_like_copies_are_not_merged():
     found = effective_rows(table_from_arrays(X, y))
     assert found.weights is None
     np.testing.assert_array_equal(found.X, X)
+    cells, counts = np.unique(np.c_[X, y], axis=0, return_counts=True)
+    repeated = effective_rows(as_table(cells[:, :3], cells[:, 3], counts))
+    assert repeated.weights is None
+    np.testing.assert_array_equal(repeated.X, np.repeat(cells[:, :3], counts, axis=0))
+    np.testing.assert_array_equal(repeated.rows, np.repeat(np.arange(len(cells)), counts))
+    for wanted, how in ((counts / 2, {}), (counts * 40, {}), (counts, {"of_numbers": True})):
+        kept = effective_rows(as_table(cells[:, :3], cells[:, 3], wanted), **how)
+        assert sorted(kept.weights) == sorted(wanted)
     apart = X + rng.normal(size=X.shape)
     for rows in (np.repeat(np.arange(600), 2), np.r_[:600, np.flatnonzero(y)]):
         found = effective_rows(table_from_arrays(apart[rows], y[rows]))
         assert found.weights is not None
         assert len(found.X) == 600
+
+
+def test_counts_are_as_good_as_rows():
+    rng = np.random.default_rng(4)
+    X = np.stack([rng.integers(0, high, 300) for high in (4, 3, 2)], axis=1).astype(float)
+    y = (rng.random(300) < 1 / (1 + np.exp(X[:, 0] - 1.5))).astype(int)
+    cells, counts = np.unique(np.c_[X, y], axis=0, return_counts=True)
+    model = sparsegp.train(cells[:, :3], cells[:, 3], sample_weight=counts)
+    rows = np.repeat(cells, counts, axis=0)
+    np.testing.assert_array_equal(
+        model.predict_proba(X), sparsegp.train(rows[:, :3], rows[:, 3]).predict_proba(X)
+    )
+    new = rng.integers(0, 2, (40, 3)).astype(float), rng.integers(0, 2, 40)
+    updated = sparsegp.update(model, *new, old=as_table(cells[:, :3], cells[:, 3], counts))
+    assert len(updated.rows) == len(model.rows)
 
 
 def test_large_tables_keep_their_order(digits, monkeypatch):

@@ -7,8 +7,8 @@ same whether rows are weighted or repeated. Copies must not judge each other eit
 predicts the copy of a training row well says little about new rows.
 
 In a table of few distinct inputs, such as sex, age group and class, rows repeat because there is
-nothing else to observe, and new rows will repeat as well. Such rows are not merged. Their labels
-give them away: those of copies agree.
+nothing else to observe, and new rows will repeat as well. Such rows are not merged, and counts of
+them are repeated. Their labels give them away: those of copies agree.
 """
 
 import hashlib
@@ -37,6 +37,8 @@ SEPARATE = 0.45
 
 Ten tables reduced to a few columns of few values had .5 to .8, or .15 to .4 with little noise; with
 all rows twice or three times, at most .36, and with one class repeated, .42."""
+MAX_REPEATED = 20_000
+"""Maximum sum of the weights of rows that are repeated as separate observations."""
 PIECE = 4096
 """Number of rows that are converted to doubles at a time."""
 
@@ -79,12 +81,16 @@ def class_weight_text(given: Any) -> Any:
 
 
 def effective_rows(
-    table: Table, class_weight: str = "", scheduler: str | Callable[..., Any] | None = None
+    table: Table,
+    class_weight: str = "",
+    scheduler: str | Callable[..., Any] | None = None,
+    of_numbers: bool = False,
 ) -> Table:
     """Return the rows that a weighted fit uses: without duplicates, and with positive weights.
 
-    If all weights are one after that, rows keep their order and have no weights; so do rows of
-    weight one which the labels show to be separate observations (`SEPARATE`). Otherwise they are
+    If all weights are one after that, rows keep their order and have no weights. So do rows which
+    the labels show to be separate observations (`SEPARATE`): those with whole weights are repeated
+    instead, unless they become too many. Otherwise they are
     sorted by a digest of their inputs, so that nothing depends on their original order, unless
     they are more than memory should hold twice (`MAX_VALUES`): these keep their order. Rows with
     the same inputs but other labels form one family, as copies do (`Table.origin`).
@@ -98,6 +104,8 @@ def effective_rows(
         whose numbers multiply the weights of the rows of each class, one for classes left out.
     scheduler : str or callable, optional
         Dask scheduler.
+    of_numbers : bool
+        Whether it is for a regression.
 
     Raises
     ------
@@ -115,10 +123,13 @@ def effective_rows(
     other_inputs = np.ones(len(order), dtype=bool)
     other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
     first = np.flatnonzero(other_inputs | (np.diff(codes[order], prepend=-1) != 0))
-    family = np.cumsum(other_inputs)[first] - 1
-    if (weights == 1.0).all() and _are_separate(family, codes[order[first]], first, len(order)):
-        return replace(table, weights=None)
-    weights = np.add.reduceat(weights[order], first)
+    family, total = np.cumsum(other_inputs)[first] - 1, np.add.reduceat(weights[order], first)
+    limit = 0 if of_numbers else MAX_REPEATED  # copies of a number say too much about each other
+    may_repeat = (weights == 1.0).all() or (weights.sum() <= limit and (weights % 1.0 == 0).all())
+    if may_repeat and _are_separate(family, codes[order[first]], total):
+        rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+        return replace(_taken(table, rows, scheduler), weights=None)
+    weights = total
     places = np.minimum.reduceat(order, first)
     if (weights == 1.0).all():
         return replace(_taken(table, np.sort(places)), weights=None)
@@ -132,21 +143,23 @@ def effective_rows(
     return replace(_taken(table, places, scheduler), weights=weights, origin=family)
 
 
-def _are_separate(family: Integers, codes: Integers, first: Integers, n: int) -> bool:
+def _are_separate(family: Integers, codes: Integers, count: Doubles) -> bool:
     """Return whether rows with the same inputs are separate observations, judging by their labels.
 
     Parameters
     ----------
-    family, codes, first : Integers (g,)
-        Inputs and label of each group of copies, and where it begins among the n sorted rows.
-    n : int
+    family, codes : Integers (g,)
+        Inputs and label of each group of copies.
+    count : Doubles (g,)
+        Number of copies.
     """
-    count = np.diff(first, append=n).astype(np.float64)
     size, alike = np.bincount(family, count), np.bincount(family, count * (count - 1.0))
     several = size > 1.0
-    pairs = (size * (size - 1.0))[several]
-    by_chance = 1.0 - float(np.square(np.bincount(codes, count) / n).sum())
-    return bool(len(pairs)) and 1.0 - (alike[several] / pairs).mean() >= SEPARATE * by_chance
+    if not several.any():
+        return False
+    agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
+    by_chance = np.square(np.bincount(codes, count) / count.sum()).sum()
+    return bool(1.0 - agreement >= SEPARATE * (1.0 - by_chance))
 
 
 def soft_labels(

@@ -150,7 +150,7 @@ def prepare(
                 "weights of rows are for method=ivm with learn=none, or for its regression; leave "
                 "them out"
             )
-        train = effective_rows(train, class_weight, scheduler)
+        train = effective_rows(train, class_weight, scheduler, settings.is_regression)
     if settings.is_regression:
         numbers = Numbers.of(train.y, train.source)
         classes: Labels = np.empty(0)

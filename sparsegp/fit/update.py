@@ -102,7 +102,7 @@ def _fit_with_old_rows(
     if model.numbers is not None:  # keep the units of the noise variance
         target = model.numbers.encode(data.train.y, data.train.source)
         data = replace(data, numbers=model.numbers, target=target)
-    first = model.rows[kept]
+    first = np.array(list(dict.fromkeys(model.rows[kept].tolist())), dtype=np.int64)
     if data.train.rows is not None:  # active rows may be copies of others, and merged
         first = first[np.isin(first, data.train.rows)]
     return Training(data, settings, first=data.train.places(first), **where)
@@ -145,7 +145,7 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     """Prepare new rows with the scaling and the classes of the model."""
     scheduler, class_weight = runtime.scheduler(), model.settings["class_weight"]
     n_given = count_original_rows(new)
-    new = effective_rows(new, class_weight, scheduler)
+    new = effective_rows(new, class_weight, scheduler, model.is_regression)
     classes, numbers = model.classes, model.numbers
     known = replace(new, label=model.label, weight_column=model.weight_column)
     new = replace(known, classes=classes, names=model.names)
