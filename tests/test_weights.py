@@ -360,6 +360,8 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         refused = invoke("train", tmp_path / "wrong.csv", "--weight-column", "a", code=2)
         assert re.search(f"column 'a' cannot be weights: {message}", refused.output)
     if header:
+        counted = invoke("evaluate", run, tmp_path / "rows.csv", "--drop", "w").output
+        assert "400; weights" not in counted
         refused = invoke("evaluate", run, tmp_path / "rows.csv", "--weight-column", "a", code=2)
         assert "--weight-column must not be an input of the model, got 'a'" in refused.output
     text = ran("evaluate", run, tmp_path / "rows.csv")
@@ -367,3 +369,88 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
     lines = invoke("predict", run, tmp_path / "rows.csv", "--out", "-").stdout.splitlines()
     expected = sparsegp.load(run).predict_proba(rows[["a", "b"]].to_numpy())
     np.testing.assert_allclose([float(line.split(",")[2]) for line in lines[1:]], expected[:, 0])
+
+
+class TestSmall:
+    """Rows with weights, and the same rows repeated, in everything that follows a fit."""
+
+    K = "10*rbf(2)"
+
+    @pytest.fixture
+    def rows(self):
+        rng = np.random.default_rng(0)
+        X, w = rng.normal(size=(80, 3)), rng.integers(1, 6, 80)
+        y = (X[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(int)
+        return X, y, w, np.repeat(np.arange(80), w)
+
+    @pytest.fixture
+    def pair(self, rows):
+        X, y, w, repeated = rows
+        how = {"kernel": self.K, "n_active": 40}
+        return [
+            sparsegp.train(X, y, sample_weight=w, **how),
+            sparsegp.train(X[repeated], y[repeated], **how),
+        ]
+
+    @pytest.mark.parametrize("posterior", ["adf", "active", "all"])
+    def test_estimators(self, rows, posterior):
+        X, y, w, repeated = rows
+        model = SparseGPClassifier(kernel=self.K, n_active=40, posterior=posterior)
+        expected = model.fit(X, y, w).predict_proba(X)
+        for weights in (None, np.ones(len(repeated))):
+            again = model.fit(X[repeated], y[repeated], weights).predict_proba(X)
+            np.testing.assert_array_equal(again, expected)
+
+    def test_zero_weights_and_copies_bound_the_active_rows(self, rows):
+        X, y = rows[:2]
+        model = SparseGPClassifier(kernel=self.K, n_active=60)
+        some = model.fit(X, y, np.arange(80) < 50)
+        expected = some.predict_proba(X)
+        np.testing.assert_array_equal(model.fit(X[:50], y[:50]).predict_proba(X), expected)
+        model = SparseGPClassifier(kernel=self.K).partial_fit(X[:50], y[:50], classes=[0, 1])
+        twice = model.partial_fit(np.tile(X[50:], (2, 1)), np.tile(y[50:], 2))
+        assert twice.n_active_ == 80
+
+    def test_updates_by_a_batch_of_one_class(self, rows, pair):
+        X, _, w, repeated = rows
+        new = X + 0.3
+        weighted = sparsegp.update(pair[0], as_table(new, np.ones(80, int), w))
+        same(weighted, sparsegp.update(pair[1], new[repeated], np.ones(len(repeated), int)), X)
+
+    def test_virtual_rows(self, rows, pair):
+        X, y, w, repeated = rows
+        tables = as_table(X, y, w), as_table(X[repeated], y[repeated])
+        models = [
+            sparsegp.train(
+                sparsegp.virtual_rows(model, table, lambda A: [A + 0.05]),
+                **sparsegp.same_settings(model),
+            )
+            for model, table in zip(pair, tables, strict=True)
+        ]
+        same(*models, X)
+
+    def test_rows_of_several_labels(self, rows):
+        X = rows[0]
+        P = np.column_stack([1.0 - (p := 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))), p])
+        table = sparsegp.soft_labels(X, P)
+        model = sparsegp.train(table, kernel=self.K, n_active=40)
+        updated = sparsegp.update(model, X[:10] + 1.0, np.arange(10) % 2, old=table)
+        each = list(zip(updated.rows.tolist(), updated.active.target.tolist(), strict=True))
+        assert len(set(each)) == len(each)
+        former = set(zip(model.rows.tolist(), model.active.target.tolist(), strict=True))
+        assert {*each[:35]} <= former  # the new rows are a ninth
+        virtual = sparsegp.virtual_rows(model, table, lambda A: [A + 0.01])
+        copies = virtual.y[len(table.y) :]
+        assert len(copies) == np.isin(table.rows, model.rows).sum()
+        assert 0 < copies.mean() < 1
+        sparsegp.train(virtual, **sparsegp.same_settings(model, n_active=50))
+
+    @pytest.mark.parametrize("how", [{}, {"lookahead": 1, "panel": 1}])
+    def test_the_order_of_classes_does_not_matter_to_cross_validation(self, rows, how):
+        X = rows[0]
+        y = np.where(X[:, 0] > 0.5, 0, np.where(X[:, 1] > 0, 1, 2))
+        how = {"kernel": self.K, "n_active": 25, "precision": "float64", **how}
+        first, second = (sparsegp.train(X, each, **how) for each in (y, 2 - y))
+        assert first.calibration.prior_scale == second.calibration.prior_scale
+        expected = second.predict_proba(X)[:, ::-1]
+        np.testing.assert_allclose(first.predict_proba(X), expected, atol=2e-3)

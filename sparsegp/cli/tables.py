@@ -38,7 +38,7 @@ def training_tables(
     data: str, test: str | None = None, weight_column: str | None = None, **columns: Any
 ) -> tuple[Table, Table | None]:
     """Return the training table and, if there is one, the test table."""
-    dataset = open_dataset(data, **columns)
+    dataset = open_dataset(data, weight=weight_column, **columns)
     train, held_out, frame = dataset.train, dataset.test, dataset.train.frame
     if test is not None:
         known: dict[str, Any] = {"names": train.names, "known": train.label}

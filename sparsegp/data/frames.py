@@ -133,7 +133,7 @@ def require_distinct(names: Sequence[str], source: str) -> None:
         if count > 1:
             raise DataError(
                 f"every column needs a name of its own; {source} has {count} columns "
-                f"{name[:40]!r}: rename or drop all but one"
+                f"{name[:40]!r}: rename all but one"
             )
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_memory
 from sparsegp.data.table import Table, table_from_arrays
+from sparsegp.data.weights import effective_rows
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.registry import Registry
 
@@ -132,24 +133,31 @@ def virtual_rows(
             f"virtual rows are made from active rows, and a {type(model).__name__} has none; give "
             "a run of method=ivm"
         )
-    X, active = active_inputs(model, table), table.places(np.unique(model.rows))
+    active_inputs(model, table)  # raises an error for other rows
+    table = effective_rows(table, of_numbers=model.is_regression)  # copies of copies weigh as much
+    labels: Any = table.y
+    number = np.arange(len(table.X)) if table.rows is None else table.rows
+    active = np.flatnonzero(np.isin(number, model.rows))  # a row may have several labels
+    some: Any = table.X[active]
+    X: Rows = some.compute()
     copies = [np.asarray(copy) for copy in function(X, **parameters)]
     if not copies or any(copy.shape != X.shape for copy in copies):
         raise DataError(
             f"a transformation must return arrays of the shape of its rows, {X.shape}, got "
             f"{[copy.shape for copy in copies]}"
         )
-    origin = np.arange(len(table.y)) if table.origin is None else table.origin
+    origin = np.arange(len(number)) if table.origin is None else table.origin
     weights, count = table.weights, len(copies)
     virtual = from_memory(np.concatenate(copies))
     whole: da.Array = da.concatenate([table.X, virtual])  # type: ignore[no-untyped-call]
     return replace(
         table,
         X=whole,
-        y=np.concatenate([table.y, *[table.y[active]] * count]),
+        y=np.concatenate([labels, *[labels[active]] * count]),
         source=f"{table.source} and {len(virtual)} virtual rows",
         origin=np.concatenate([origin, *[origin[active]] * count]),
         weights=None if weights is None else np.concatenate([weights, *[weights[active]] * count]),
+        rows=np.concatenate([number, int(number.max()) + 1 + np.arange(len(virtual))]),
     )
 
 

@@ -37,6 +37,8 @@ SEPARATE = 0.45
 
 Ten tables reduced to a few columns of few values had .5 to .8, or .15 to .4 with little noise; with
 all rows twice or three times, at most .36, and with one class repeated, .42."""
+SEPARATE_NUMBERS = 0.9
+"""The same in a regression, where the same number twice is hardly a coincidence."""
 MAX_REPEATED = 20_000
 """Maximum sum of the weights of rows that are repeated as separate observations."""
 PIECE = 4096
@@ -124,9 +126,9 @@ def effective_rows(
     other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
     first = np.flatnonzero(other_inputs | (np.diff(codes[order], prepend=-1) != 0))
     family, total = np.cumsum(other_inputs)[first] - 1, np.add.reduceat(weights[order], first)
-    limit = 0 if of_numbers else MAX_REPEATED  # copies of a number say too much about each other
+    limit, least = (0, SEPARATE_NUMBERS) if of_numbers else (MAX_REPEATED, SEPARATE)
     may_repeat = (weights == 1.0).all() or (weights.sum() <= limit and (weights % 1.0 == 0).all())
-    if may_repeat and _are_separate(family, codes[order[first]], total):
+    if may_repeat and _are_separate(family, codes[order[first]], total, least):
         rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
         return replace(_taken(table, rows, scheduler), weights=None)
     weights = total
@@ -143,7 +145,7 @@ def effective_rows(
     return replace(_taken(table, places, scheduler), weights=weights, origin=family)
 
 
-def _are_separate(family: Integers, codes: Integers, count: Doubles) -> bool:
+def _are_separate(family: Integers, codes: Integers, count: Doubles, least: float) -> bool:
     """Return whether rows with the same inputs are separate observations, judging by their labels.
 
     Parameters
@@ -152,6 +154,8 @@ def _are_separate(family: Integers, codes: Integers, count: Doubles) -> bool:
         Inputs and label of each group of copies.
     count : Doubles (g,)
         Number of copies.
+    least : float
+        Least disagreement of labels, as a share of that of all rows.
     """
     size, alike = np.bincount(family, count), np.bincount(family, count * (count - 1.0))
     several = size > 1.0
@@ -159,7 +163,7 @@ def _are_separate(family: Integers, codes: Integers, count: Doubles) -> bool:
         return False
     agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
     by_chance = np.square(np.bincount(codes, count) / count.sum()).sum()
-    return bool(1.0 - agreement >= SEPARATE * (1.0 - by_chance))
+    return bool(by_chance < 1.0 and 1.0 - agreement >= least * (1.0 - by_chance))
 
 
 def soft_labels(

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparsegp.data import Table, as_table, encode, encode_with
+from sparsegp.data import Table, as_table, effective_rows, encode, encode_with
 from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.estimator.parameters import (
     n_threads,
@@ -303,6 +303,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                     "labels": model.classes.dtype.str,
                     "feature_names": model.names if model.encoding is None else model.encoding.all,
                 }
+                if all(name.isdecimal() for name in extra["feature_names"] or ()):  # as in a fit
+                    extra["feature_names"] = None
             kept = result_parameters(cls)
             estimator = cls(**{k: v for k, v in extra["parameters"].items() if k in kept})
             if (names := extra["feature_names"]) is not None:
@@ -356,7 +358,9 @@ class SparseEstimator(GPEstimator):
             X, y = training_data(self, X, y, numeric, reset=False)
             table = as_table(X, y, sample_weight)
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
-            size = max(self.n_active_, min(wanted, self.n_active_ + len(y)))
+            known = table.encoded_for(self.model_)
+            n_new = len(effective_rows(known, of_numbers=numeric).X)
+            size = max(self.n_active_, min(wanted, self.n_active_ + n_new))
             model = update(self.model_, table, n_active=size, runtime=self._runtime(client))
         return self._set_fitted(model, getattr(self, "classes_", np.empty(0)), client)
 

@@ -56,6 +56,8 @@ class Prepared:
         Number of training rows before copies were merged.
     first_row : int
         Number of the first of them: the number of earlier rows that are no longer available.
+    first_weight : float
+        Sum of the weights of those earlier rows.
     """
 
     train: Table
@@ -68,6 +70,7 @@ class Prepared:
     numbers: Numbers | None = None
     n_given: int = 0
     first_row: int = 0
+    first_weight: float = 0.0
 
     @property
     def scaled_variances(self) -> Doubles:
@@ -116,9 +119,9 @@ def prepare(
 ) -> Prepared:
     """Encode the labels, compute statistics of the inputs in one pass, and choose their scaling.
 
-    Copies are merged first if rows or classes have weights, in a regression, and for the posterior
-    of all rows: its choices are judged by rows left out, which copies would predict. Scaling, and
-    the standardisation of targets, count each remaining row once, whatever its weight.
+    Copies are merged first wherever rows may have weights, as choices are judged by rows left out,
+    which copies would predict. Scaling, and the standardisation of targets, count each remaining
+    row once, whatever its weight.
     On a runtime of threads rows are read by these threads, whatever the default scheduler of Dask.
 
     Parameters
@@ -143,14 +146,13 @@ def prepare(
     target: Any
     numbers: Numbers | None
     class_weight = getattr(settings, "class_weight", "")
-    merges = settings.is_regression or getattr(settings, "posterior", "") == "all"
-    if train.weights is not None or class_weight or (merges and settings.heeds_weights):
-        if not settings.heeds_weights:
-            raise SettingsError(
-                "weights of rows are for method=ivm with learn=none, or for its regression; leave "
-                "them out"
-            )
+    if settings.heeds_weights:
         train = effective_rows(train, class_weight, scheduler, settings.is_regression)
+    elif train.weights is not None or class_weight:
+        raise SettingsError(
+            "weights of rows are for method=ivm with learn=none, or for its regression; leave them "
+            "out"
+        )
     if settings.is_regression:
         numbers = Numbers.of(train.y, train.source)
         classes: Labels = np.empty(0)
@@ -301,7 +303,8 @@ def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None =
     family, sizes = _families(n, origin)
     first = np.unique(family, return_index=True)[1]
     permuted = np.random.default_rng([settings.seed, n]).permutation(len(sizes))
-    dealt = permuted[np.argsort(target[first[permuted]], kind="stable")]
+    _, seen, codes = np.unique(target[first[permuted]], return_index=True, return_inverse=True)
+    dealt = permuted[np.argsort(seen[codes], kind="stable")]  # whatever the order of classes
     folds = np.empty(len(sizes), dtype=np.int64)
     folds[dealt] = np.arange(len(sizes)) % N_FOLDS
     return np.asarray(folds[family])

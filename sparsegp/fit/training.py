@@ -110,7 +110,8 @@ class Training(SparseRun):
         if wrong := [key for key, value in point.items() if not np.isfinite(value)]:
             raise NumericalError(
                 f"{wrong[0]} must be finite, got {point[wrong[0]]} with {len(self.active)} active "
-                "rows; give less extreme parameters of the kernel, or another scaling"
+                "rows; give less extreme parameters of the kernel, another scaling, or test rows "
+                "with labels nearer to those of the training rows"
             )
         self.history.append(point)
 
@@ -133,6 +134,7 @@ class Training(SparseRun):
         self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
         weights.report["rows"] = self.data.first_row + self.data.n_given
+        weights.report["weight"] = self.data.first_weight + self.total
         drawn = self._drawn_rows()
         each = [rows for rows, _ in self.map_blocks("labelled_rows", drawn)]
         x = np.concatenate(each, dtype=np.float64)

@@ -12,13 +12,21 @@ Without the old rows, scaling is kept, and the former posterior represents them 
 """
 
 import math
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import Table, effective_rows, encode_labels, summarise, table_from_arrays
+from sparsegp.data import (
+    Table,
+    effective_rows,
+    encode_labels,
+    encode_with,
+    summarise,
+    table_from_arrays,
+)
 from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.fit.options import RunOptions
@@ -94,7 +102,7 @@ def _fit_with_old_rows(
     model: SparseModel, before: Table, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
     """Create the fit to old and new rows."""
-    kept, size = _kept(model, _total(before), _total(new), n_active)
+    kept, size = _kept(model, _total(before), _total(new), n_active, len(new.X))
     settings = _settings(model, size)
     active_inputs(model, before, where["runtime"].scheduler())  # raises an error for other rows
     data = prepare(_joined(before, new), None, settings, where["runtime"])
@@ -102,10 +110,26 @@ def _fit_with_old_rows(
     if model.numbers is not None:  # keep the units of the noise variance
         target = model.numbers.encode(data.train.y, data.train.source)
         data = replace(data, numbers=model.numbers, target=target)
-    first = np.array(list(dict.fromkeys(model.rows[kept].tolist())), dtype=np.int64)
-    if data.train.rows is not None:  # active rows may be copies of others, and merged
-        first = first[np.isin(first, data.train.rows)]
-    return Training(data, settings, first=data.train.places(first), **where)
+    return Training(data, settings, first=_places(model, kept, data), **where)
+
+
+def _places(model: SparseModel, kept: Integers, data: Prepared) -> Integers:
+    """Return the places of active rows among the training rows, except of those merged with others.
+
+    A row that has several labels, or is repeated, is there several times.
+    """
+    active, train = model.rows[kept], data.train
+    if train.rows is None:
+        return active
+    labels, codes = np.zeros(len(kept), np.int64), np.zeros(len(train.rows), np.int64)
+    if not model.is_regression:
+        labels = encode_with(data.classes, model.classes[model.active.target[kept]], "the model")[0]
+        codes = data.target
+    places = defaultdict[tuple[int, int], list[int]](list)
+    for place in np.flatnonzero(np.isin(train.rows, active))[::-1].tolist():
+        places[train.rows[place], codes[place]].append(place)
+    each = (places[key] for key in zip(active.tolist(), labels.tolist(), strict=True))
+    return np.array([some.pop() for some in each if some], dtype=np.int64)
 
 
 def _fit_with_summary(
@@ -128,7 +152,7 @@ def _fit_with_summary(
             f"n_active={n_active} exceeds the {n} new rows and the {d} active rows of the model; "
             "lower n_active, or give the old rows too"
         )
-    kept, size = _kept(model, data.first_row, n, n_active)
+    kept, size = _kept(model, data.first_weight, _total(data.train), n_active, n)
     settings = _settings(model, size, **changed)
     past = PastRows(
         model.active,
@@ -149,6 +173,7 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     classes, numbers = model.classes, model.numbers
     known = replace(new, label=model.label, weight_column=model.weight_column)
     new = replace(known, classes=classes, names=model.names)
+    first_row = int(model.report.get("rows", model.rows.max() + 1))  # older versions lack it
     codes = None if numbers else encode_labels(new)[1]  # raises an error for other classes
     return Prepared(
         new,
@@ -158,7 +183,8 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
         model.scaling,
         numbers=numbers,
         n_given=n_given,
-        first_row=int(model.report.get("rows", model.rows.max() + 1)),  # older versions lack it
+        first_row=first_row,
+        first_weight=float(model.report.get("weight", first_row)),
     )
 
 
@@ -202,12 +228,15 @@ def _total(table: Table) -> float:
 
 
 def _kept(
-    model: SparseModel, n_old: float, n_new: float, wanted: int | None
+    model: SparseModel, n_old: float, n_new: float, wanted: int | None, most: int
 ) -> tuple[Integers, int]:
-    """Return the indices of the active rows to keep, and the new number of active rows."""
+    """Return the indices of the active rows to keep, and the new number of active rows.
+
+    The fraction of new rows by weight, at `most` all of them, is left to new active rows.
+    """
     d = len(model.rows)
     size = d if wanted is None else wanted
-    fresh = max(1, min(math.ceil(size * n_new / (n_old + n_new)), math.floor(n_new)))
+    fresh = max(1, min(math.ceil(size * n_new / (n_old + n_new)), math.floor(n_new), most))
     removed = rows_to_remove(model.active, model.weights, max(0, d - max(size - fresh, 0)))
     return np.setdiff1d(np.arange(d), removed), size
 

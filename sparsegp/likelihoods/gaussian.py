@@ -18,15 +18,15 @@ class Gaussian(Likelihood, name="gaussian"):
     Parameters
     ----------
     noise_variance : float
-        sigma^2 > 0, in squared units of the targets; learnt as log sigma^2.
+        sigma^2 >= 1e-30, in squared units of the targets; learnt as log sigma^2.
 
     Raises
     ------
     SettingsError
-        If the noise variance is not a positive number.
+        If the noise variance is smaller, or not a number.
     """
 
-    noise_variance: float = setting(0.1, above=0.0)
+    noise_variance: float = setting(0.1, least=1e-30)
     numeric: ClassVar[bool] = True
 
     @classmethod

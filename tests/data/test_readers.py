@@ -233,6 +233,9 @@ def test_the_index_of_a_data_frame_is_no_column_unless_it_is_named(tmp_path):
     table = open_dataset(path, id_column="id").train
     assert (table.names, table.beside["id"].tolist()) == (("u",), [7, 9])
     assert open_dataset(path, label_column="id", drop=["y"]).train.y.tolist() == [7, 9]
+    for how in ({"kinds": {"id": "number"}}, {"weight": "id"}):
+        table = open_dataset(path, **how).train
+        assert (table.names, table.label) == (("id", "u"), "y")
     for metadata in (b"[]", b'{"index_columns": 3}'):
         forged = pyarrow.table({"u": u, "y": [0, 1]}).replace_schema_metadata({"pandas": metadata})
         pyarrow.parquet.write_table(forged, path)

@@ -130,6 +130,17 @@ def test_numbered_columns_come_in_any_order(sample):
     assert not np.array_equal(model.predict_proba(X[:, [2, 0, 3, 1]]), expected)
 
 
+def test_numbers_are_no_header_of_numbered_columns(tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, 4, (60, 2)) + 0.5
+    (tmp_path / "rows.csv").write_text("1,0\n3,0.5\n0,3\n")
+    run = tmp_path / "run"
+    sparsegp.train(pandas.DataFrame(X), X[:, 0] > X[:, 1], kernel="rbf", n_active=9, out=run)
+    lines = invoke("predict", run, tmp_path / "rows.csv", "--out", "-").stdout.splitlines()
+    expected = sparsegp.load(run).predict_proba(np.array([[1, 0], [3, 0.5], [0, 3]]))
+    np.testing.assert_allclose([float(line.split(",")[2]) for line in lines[1:]], expected[:, 0])
+
+
 def test_commands(frame, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, order in {"train": ["age", "income"], "turned": ["income", "age"]}.items():

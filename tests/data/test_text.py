@@ -352,6 +352,17 @@ def test_words_are_read_as_they_were_written(word):
     assert words_in(f"first,{quote_if_needed(word)},last") == ["first", word, "last"]
 
 
+def test_points_where_a_model_takes_decimal_commas(tmp_path):
+    rows = "".join(f"{500 + n};0,{n};{n % 2}\n" for n in range(60))
+    (tmp_path / "rows.csv").write_text("a;b;y\n" + rows)
+    (tmp_path / "new.csv").write_text("a;b\n980;0,5\n1.980;0,5\n")
+    run = tmp_path / "run"
+    invoke("train", tmp_path / "rows.csv", "--out", run, "--n-active", 9, "--kernel", "rbf")
+    words = ("predict", run, tmp_path / "new.csv", "--decimal", ",", "--out", "-")
+    message = "new.csv, line 3 (row 1), column 'a': '1.980' has a point, but the decimal mark is a"
+    assert message in invoke(*words, code=2).output
+
+
 def test_a_name_in_pairs_may_be_given_once():
     assert pairs_in('a=1,"b, c=2"') == {"a": "1", "b, c": "2"}
     with pytest.raises(SettingsError, match="may be given once, got 'a' twice in a=1,b=2,a=3"):

@@ -110,7 +110,7 @@ def test_a_second_run(first: sparsegp.Model, table: Table) -> None:
 
 
 def test_validation_rows_have_no_copies_among_the_others(data: Data, first: sparsegp.Model) -> None:
-    table = sparsegp.virtual_rows(first, data, lambda X: [1.01 * X] * 11)
+    table = sparsegp.virtual_rows(first, data, lambda X: [X + i for i in range(1, 12)])
     assert table.origin is not None
     settings = TrainSettings.given(**sparsegp.same_settings(first, n_active=40))
     with selected(table, settings) as run:

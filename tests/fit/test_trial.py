@@ -153,7 +153,8 @@ def test_one_leads_another_by_more_than_a_standard_error(gains: list[float], lea
 
 def test_copies_are_held_out_together(data: Arrays) -> None:
     X, y = (rows[:150] for rows in data)
-    table = as_table(np.repeat(X, 2, axis=0), np.column_stack([y, 2 - y]).ravel(), np.full(300, 3))
+    labels, weights = np.column_stack([y, 2 - y]).ravel(), np.full(300, 1.5)
+    table = as_table(np.repeat(X, 2, axis=0), labels, weights)
     with open_runtime("threads=1") as runtime:
         prepared = prepare(table, None, TrainSettings(), runtime)
     drawn = draw_sample(prepared, {}, TrainSettings(), 3000)

@@ -68,7 +68,7 @@ def test_a_text_comes_back_the_same(likelihood: Likelihood) -> None:
         ("probit('a')", "bias must be a number, got 'a'"),
         ("probit(True)", "bias must be a number, got True"),
         ("probit(1e999)", "bias must be a finite number, got inf"),
-        ("gaussian(-1)", "noise_variance must be above 0.0, got -1"),
+        ("gaussian(-1)", "noise_variance must be at least 1e-30, got -1"),
         ("softmax(3, 0.1)", "biases must be numbers in parentheses, got 0.1"),
         ("ordered_probit(1, 0)", "strictly increasing"),
         ("probit(1)+_(2)", r"expected a name, perhaps with values, got 'probit\(1\) \+ _\(2\)'"),

@@ -128,11 +128,16 @@ class Columns:
         return [str(each) for each in given if each is not None]
 
     def named_in(self, fields: Sequence[str]) -> bool:
-        """Return whether fields are a header: they have a requested name, or all of a model."""
+        """Return whether fields are a header: they have a requested name, or all of a model.
+
+        Numbers are not taken for names.
+        """
         given = (self.label_column, self.id_column, *self.drop, *self.kinds)
-        asked = {str(each) for each in given if each is not None}
-        asked = {each for each in asked if not each.removeprefix("-").isdecimal()}
-        return bool(asked & {*fields}) or (bool(self.names) and {*(self.names or ())} <= {*fields})
+        asked, known = (
+            {name for name in map(str, some) if not name.removeprefix("-").isdecimal()}
+            for some in (filter(None, given), self.names or ())
+        )
+        return bool(asked & {*fields}) or (bool(known) and {*(self.names or ())} <= {*fields})
 
     @property
     def widths(self) -> tuple[int | None, ...]:
@@ -217,7 +222,8 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
             raise DataError(
                 f"`weight_column` must not be an input of the model, got {quoted(columns.weight)}"
             )
-        wanted = (*wanted, *(name for name in names if name == columns.weight))
+        weights = [names.index(columns.weight)] if columns.weight in names else []
+        wanted = (*wanted, *(names[each] for each in weights if each not in left))
         inputs = column_places(wanted, names, source)
         if needed := [names[each] for each in inputs if each in left]:
             raise DataError(f"the model needs {listed(needed)} of {source}; do not `drop` it")

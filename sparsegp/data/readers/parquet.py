@@ -1,7 +1,7 @@
 """Reader of Parquet files, whose rows are read lazily."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sparsegp.data.frames import Frame, require_distinct
@@ -17,8 +17,9 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
 
     with _parquet(name) as file:
         schema = file.schema_arrow
-        index = _index_columns(schema) - {*columns.named}
-        names = tuple(name for name in schema.names if name not in index)
+        index = _index_columns(schema)
+        rest = [name for name in schema.names if name not in index]
+        names = (*(name for name in index if name in columns.named), *rest)  # the label stays last
         require_distinct(names, name)
         places = places_of(columns, names, name)
         features = [names[place] for place in places.inputs]
@@ -35,14 +36,12 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
     return Dataset(table_of(frame, beside, names, places, name))
 
 
-def _index_columns(schema: Any) -> set[str]:
+def _index_columns(schema: Any) -> list[str]:
     """Return the names of columns that hold the index of a pandas data frame."""
-    unnamed = {name for name in schema.names if name.startswith("__index_level_")}
-    try:
-        found = (schema.pandas_metadata or {})["index_columns"]
-        return unnamed | {name for name in found if isinstance(name, str)}  # else it is a range
-    except (LookupError, TypeError, ValueError):  # not metadata of pandas
-        return unnamed
+    found: Any = ()
+    with suppress(LookupError, TypeError, ValueError):  # not metadata of pandas
+        found = [name for name in schema.pandas_metadata["index_columns"] if name in schema.names]
+    return [name for name in schema.names if name in found or name.startswith("__index_level_")]
 
 
 def _pandas(table: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsegp.data.encoding import NUMBERS
 from sparsegp.data.frames import UNNAMED, Frame, listed
 from sparsegp.data.labels import labels_from_text, short_strings
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
@@ -130,7 +131,8 @@ class Text:
         marks, decimal = {*MISSING, *self.columns.missing}, self.layout.decimal
         words = [None if (word := str(each).strip()) in marks else word for each in found]
         is_number = number(decimal).fullmatch
-        if kind == "number" and decimal == ",":
+        known = self.columns.n_features is not None  # by a model, whose columns are numbers
+        if decimal == "," and kind in {*NUMBERS, *([None] if known else [])}:
             self._require_no_point(texts, codes, words)
         if kind != "category" and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
