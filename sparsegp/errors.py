@@ -18,7 +18,8 @@ _CREDENTIALS = re.compile(r"(?<=://)\S+(?=@)|(?<=\?)[^\s,;'\"]*=[^\s,;'\"]*")
 def quoted(value: object) -> str:
     """Return the repr of a value for a message, shortened if it is long."""
     try:
-        text = repr(value)
+        plain = isinstance(value, str) and value.isprintable() and "'" not in value
+        text = f"'{value}'" if plain else repr(value)
     except ValueError:  # integers with thousands of digits
         text = f"a very large {type(value).__name__}"
     return short(text)

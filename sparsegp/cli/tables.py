@@ -81,6 +81,10 @@ def table_for(
         known["weight"] = None  # columns are known by name, and all others are left out
     dataset = open_dataset(source, labels=labels, **known, **columns)
     rows = dataset.train if learning or dataset.test is None else dataset.test
+    if (labels or learning) and rows.y is None and model.label is not None:
+        raise DataError(
+            f"{rows.source} needs the column {model.label!r} of labels, or another `label_column`"
+        )
     rows, weight = replace(rows, source=columns.get("called", rows.source)), known["weight"]
     n_inputs = len(known["names"]) if rows.names and known["names"] else known["n_features"]
     if rows.X.shape[1] > n_inputs:
@@ -89,9 +93,10 @@ def table_for(
         raise DataError(f"{rows.source} needs the column of weights {weight!r}; it has none")
     elif labels and weight:
         logger.warning("%s has no column %r of weights: all rows count alike", rows.source, weight)
+    if learning:  # which encodes and checks rows itself
+        return rows
     table = rows.encoded_for(model)
-    if not learning:  # learning checks them itself
-        summarise(table.X, table.source, names=table.names)
+    summarise(table.X, table.source, names=table.names)
     return table
 
 
@@ -108,6 +113,7 @@ def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
         "n_features": n_features,
         "names": names,
         "known_kinds": kinds,
+        "known_missing": model.missing or (),
     }
 
 

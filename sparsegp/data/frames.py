@@ -48,6 +48,11 @@ LIKE = {
         r"[+-]?\d{1,3}([,.' ]\d{3})+([,.]\d+)?"
     ): "numbers with separators of thousands: remove these",
     re.compile(r"[+-]?[\d.,]+ ?%"): "percentages: remove the percent signs",
+    re.compile(
+        r"[+-]?([$€£¥] ?[\d.,]+|[\d.,]+ ?[$€£¥])"
+    ): "amounts of money: remove the currency signs",
+    re.compile(r"[+-]?[\d.,]+ [^\W\d_]{1,4}[²³]?"): "numbers with a unit: remove the unit",
+    re.compile(r"\([\d.,]+\)"): "negative numbers in parentheses: write a minus sign instead",
 }
 """Patterns of words that are read as categories, what they look like, and what to do."""
 

@@ -57,6 +57,8 @@ MAX_LEVELS = 100_000
 WORDS, REPEATS = 6, 10
 """A column is free text if levels have at least `WORDS` words and fewer than `REPEATS` rows, on
 average."""
+UNLIKE = 0.9
+"""Levels per row above which a column is taken for names or numbers of rows."""
 DRAWN = 10_000
 """Number of rows drawn to compute medians."""
 
@@ -217,7 +219,7 @@ def study(
             known[name] = "category"
         else:
             tallies[name] = tally
-    faults = [_fault(name, known[name], tallies[name], frame.where) for name in known]
+    faults = (_fault(n, known[n], tallies[n], frame.where, n in kinds) for n in known)
     refuse([*filter(None, faults)], source)
     columns = tuple(_column(name, known[name], tallies[name]) for name in known)
     if not any(column.parts or column.has_many_levels for column in columns):
@@ -329,7 +331,7 @@ def _bounded(levels: Counter[str]) -> Counter[str]:
     return Counter(dict(islice(levels.items(), MAX_LEVELS + 1)))
 
 
-def _fault(name: str, kind: str, tally: Tally, where: Where) -> str:
+def _fault(name: str, kind: str, tally: Tally, where: Where, is_given: bool) -> str:
     """Return why a column cannot be used, and what to do about it; empty if it can be used."""
     if tally.fault is not None:
         row, value = tally.fault
@@ -341,7 +343,7 @@ def _fault(name: str, kind: str, tally: Tally, where: Where) -> str:
     if not kind:
         return f"{such} is of type {type(value).__name__}: convert or `drop` the column"
     levels, n = tally.levels, tally.n - tally.missing
-    if len(levels) > MAX_LEVELS or (len(levels) > INDICATED and 2 * len(levels) > n):
+    if len(levels) > MAX_LEVELS or (not is_given and len(levels) > max(INDICATED, UNLIKE * n)):
         unlike = "a different value in nearly every row: `drop` it, or give it as `id_column`"
         return f"{such} and {likeness([*levels]) or unlike}"
     words = sum(len(level.split()) for level in levels) / max(len(levels), 1)

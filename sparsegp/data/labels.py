@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 REAL_KINDS = "biuf"
 """Kinds of dtype that hold real numbers: bool, integers, floats."""
 
+CODE = re.compile(r"\s*[+-]?0\d")
+"""Start of numbers with leading zeros, which are codes."""
 TOO_LARGE = 2.0**63
 """Whole numbers of at least this size do not fit into 64 bits."""
 
@@ -247,7 +250,8 @@ def tidy_labels(y: Any, source: str) -> Labels:
 def labels_from_text(texts: Sequence[str], source: str) -> Labels:
     """Convert text labels to integers if all are whole numbers, else to floats, else to strings.
 
-    Whole numbers that do not fit into 64 bits stay strings: as doubles, some could coincide.
+    Whole numbers that do not fit into 64 bits stay strings: as doubles, some could coincide. So do
+    codes with leading zeros, which would lose them.
     """
     try:
         values = np.array([float(text) for text in texts])
@@ -255,7 +259,7 @@ def labels_from_text(texts: Sequence[str], source: str) -> Labels:
         return short_strings(texts, source)
     if not np.all(np.isfinite(values) & (values == np.rint(values))):
         return values
-    if np.any(np.abs(values) >= TOO_LARGE):
+    if np.any(np.abs(values) >= TOO_LARGE) or any(map(CODE.match, texts)):
         return short_strings(texts, source)
     return np.array([int(Decimal(text)) for text in texts], dtype=np.int64)
 

@@ -58,6 +58,8 @@ def learn_means(
 ) -> tuple[Encoding, Doubles | None]:
     """Add columns of means to an encoding; also return those of the training rows, (n, columns).
 
+    Means that the encoding already has are learnt anew.
+
     Parameters
     ----------
     encoding : Encoding
@@ -84,7 +86,8 @@ def learn_means(
     known, own = dict[str, Column](), []
     for column, place in zip(wide, places.T, strict=True):
         means, of_rows = _means(place, column.n_places, fold, values)
-        flat, ends = tuple(means.ravel().tolist()), (*column.parts, *names)
+        n_bare = len(column.parts) - int(column.are_means.sum())
+        flat, ends = tuple(means.ravel().tolist()), (*column.parts[:n_bare], *names)
         known[column.name] = replace(column, parts=ends, means=flat, note="")
         own.append(of_rows)
     columns = (known.get(column.name, column) for column in encoding.columns)

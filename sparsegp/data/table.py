@@ -64,6 +64,8 @@ class Table:
         Columns that are not inputs but are kept for output.
     classes : Labels (K,), optional
         All possible labels, sorted, if these rows may lack some.
+    missing : tuple of str
+        Markers of missing values in a text file, besides the usual ones.
 
     Raises
     ------
@@ -87,6 +89,7 @@ class Table:
     medians: Doubles | None = None
     beside: Mapping[str, Labels] = field(default_factory=dict)
     classes: Labels | None = None
+    missing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", one_line(self.source))
@@ -133,17 +136,29 @@ class Table:
         if encoding.is_plain:
             medians = np.array([column.fill for column in encoding.columns])
             return replace(self.encoded(None), medians=medians)
-        means = None
-        if any(column.has_many_levels for column in encoding.columns):
-            y = (None, as_numbers(self.y, self.source)) if of_numbers else encode_labels(self)
-            what = labels_to_average(*y)
-            encoding, means = learn_means(encoding, self.frame, self.source, *what, scheduler)
+        encoding, means = self._with_means(encoding, scheduler, of_numbers)
         found = [c.doubt for c in encoding.columns if c.doubt and c.name not in (self.kinds or {})]
         if found:
             logger.warning("%s has columns taken for categories: %s", self.source, "; ".join(found))
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
         return self.encoded(encoding, means)
+
+    def _with_means(
+        self, encoding: Encoding, scheduler: Any, of_numbers: bool
+    ) -> tuple[Encoding, Doubles | None]:
+        """Return an encoding with mean labels, if it needs them, and those of the rows."""
+        if self.frame is None or not any(column.has_many_levels for column in encoding.columns):
+            return encoding, None
+        y = (None, as_numbers(self.y, self.source)) if of_numbers else encode_labels(self)
+        return learn_means(encoding, self.frame, self.source, *labels_to_average(*y), scheduler)
+
+    def as_learnt(self, model: Any, scheduler: Any = None) -> "Table":
+        """Return the training rows of a model, as they were encoded when it was trained."""
+        if model.encoding is None or self.y is None:
+            return self.encoded_for(model)
+        means = self._with_means(model.encoding, scheduler, model.is_regression)[1]
+        return self.encoded_for(model, means)
 
     def encoded(self, encoding: Encoding | None, means: Doubles | None = None) -> "Table":
         """Return the table as numbers, by the encoding of a model; None accepts only numbers.
@@ -168,14 +183,14 @@ class Table:
         X, names = encoding.apply(self.frame, self.source, means), encoding.names
         return replace(self, X=X, names=names, frame=None, encoding=encoding)
 
-    def encoded_for(self, fitted: Any) -> "Table":
+    def encoded_for(self, fitted: Any, means: Doubles | None = None) -> "Table":
         """Return the table with the columns of a model or of its training rows; see `encoded`.
 
         Named columns are put into the same order, and none may be missing. Missing values are
         filled, even if the training rows had none.
         """
         found = None if self.frame is None else self.frame.names
-        table, names = self.encoded(encoding_for(found, fitted)), fitted.names
+        table, names = self.encoded(encoding_for(found, fitted), means), fitted.names
         if names is not None and table.names not in (None, names):
             table = table.columns(column_places(names, table.names or (), self.source))
         return replace(table, encoding=fitted.encoding, medians=fitted.medians)

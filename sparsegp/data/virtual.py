@@ -125,7 +125,7 @@ def virtual_rows(
 
     function = TRANSFORMS[transform] if isinstance(transform, str) else transform
     table = rows if isinstance(rows, Table) else table_from_arrays(*rows)
-    table = table.encoded_for(model)
+    table = table.as_learnt(model)
     if table.y is None:
         raise DataError(f"{table.source} has no labels; copies take those of their originals")
     if not hasattr(model, "active"):

@@ -91,6 +91,7 @@ class Prepared:
             "label": train.label,
             "id_column": next(iter(train.beside), None),
             "weight_column": train.weight_column,
+            "missing": train.missing or None,
         }
 
     def to_json(self) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def update(
             "rows"
         )
     new = _table(model, "the new rows", X, y)
-    before = None if old is None else _table(model, "the old rows", *_pair(old))
+    before = None if old is None else _table(model, "the old rows", *_pair(old), is_old=True)
     run, unknown = RunOptions.among(options)
     if unknown:
         raise SettingsError(f"update has no arguments {', '.join(unknown)}; leave them out")
@@ -172,6 +172,7 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     new = effective_rows(new, class_weight, scheduler, model.is_regression)
     classes, numbers = model.classes, model.numbers
     known = replace(new, label=model.label, weight_column=model.weight_column)
+    known = replace(known, missing=model.missing or ())
     new = replace(known, classes=classes, names=model.names)
     first_row = int(model.report.get("rows", model.rows.max() + 1))  # older versions lack it
     codes = None if numbers else encode_labels(new)[1]  # raises an error for other classes
@@ -209,10 +210,10 @@ def _pair(old: Any) -> tuple[Any, Any]:
     return pair[0], pair[1]
 
 
-def _table(model: SparseModel, name: str, X: Any, y: Any) -> Table:
+def _table(model: SparseModel, name: str, X: Any, y: Any, is_old: bool = False) -> Table:
     """Return labelled rows with the columns of the model, encoded as numbers."""
     table = X if isinstance(X, Table) else table_from_arrays(X, y, name)
-    table = table.encoded_for(model)
+    table = table.as_learnt(model) if is_old else table.encoded_for(model)
     if table.X.shape[1] != model.n_features or table.y is None:
         found = f"{table.X.shape[1]} columns{'' if table.y is not None else ' and no labels'}"
         raise DataError(

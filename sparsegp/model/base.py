@@ -69,6 +69,8 @@ class Model(ABC):
         Name of the label column, or its number if there are no names.
     id_column, weight_column : str, optional
         Columns of identifiers and weights of the training rows, which are not inputs.
+    missing : tuple of str, optional
+        Further markers of missing values in text files.
     encoding : Encoding, optional
         Encoding of the columns of a data frame that held more than numbers; `names` are then those
         of the encoded columns. Predictions accept such data frames, and arrays of encoded columns.
@@ -89,6 +91,7 @@ class Model(ABC):
     label: str | None = None
     id_column: str | None = None
     weight_column: str | None = None
+    missing: tuple[str, ...] | None = None
     encoding: Encoding | None = None
     medians: Doubles | None = None
 
@@ -100,9 +103,7 @@ class Model(ABC):
         """Return kind, sizes and the first kernel in one line."""
         return line(self)
 
-    def _repr_html_(self) -> str:
-        """Return the same as a table, for notebooks."""
-        return table(self)
+    _repr_html_ = table  # for notebooks
 
     @property
     def n_features(self) -> int:

@@ -6,7 +6,7 @@ upper end.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,8 +72,8 @@ class Evaluation:
     ece_by_chance: float
     confusion: Numbers
     classes: Labels
-    confidence: Doubles
-    right: Booleans
+    confidence: Doubles = field(repr=False)
+    right: Booleans = field(repr=False)
     weight: float | None = None
 
     @property

@@ -152,6 +152,16 @@ def test_numbers_alone_are_not_encoded(frame, labels):
     np.testing.assert_array_equal(lazy.X.compute(), numbers.astype(float))
 
 
+def test_new_levels_where_all_levels_were_rare(labels, caplog):
+    frame = pd.DataFrame({"a": [f"n{n % 400}" for n in range(N)]})
+    encoding = table_from_frame(frame, labels).learnt().encoding
+    assert len(encoding.names) == 1
+    new = pd.DataFrame({"a": ["n3", "other", None]})
+    found = table_from_frame(new, source="new").encoded(encoding).X.compute()
+    assert found[1] == found[2] != found[0]
+    assert "unknown values in 'a' (2 rows, such as 'other') are treated as no level" in caplog.text
+
+
 def test_encoded_columns_have_names_of_their_own():
     rows = pd.DataFrame({"c": ["x", "y", "z"] * 20, "c=x": np.arange(60) % 5})
     with pytest.raises(DataError, match="X, once encoded, has 2 columns 'c=x': rename"):
@@ -268,8 +278,12 @@ def test_words_that_are_dates_are_taken_for_them():
     frame.loc[7, "a"] = "2020-13-01"
     with pytest.raises(DataError, match="row 7, column 'a': '2020-13-01' is not a date"):
         Encoding.learn(frame, "T")
+    frame["a"] = [f"n{n}" for n in range(60)]
     with pytest.raises(DataError, match=r"column 'a': .* a different value in nearly every row"):
-        Encoding.learn(frame, "T", {"a": "category"})
+        Encoding.learn(frame, "T")
+    assert Encoding.learn(frame, "T", {"a": "category"}).columns[0].has_many_levels
+    frame["a"] = [f"n{n % 45}" for n in range(60)]
+    assert Encoding.learn(frame, "T").columns[0].has_many_levels
 
 
 def test_levels_and_gaps_stay_0_and_1(frame, labels):

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import json
 import lzma
 import re
 import tracemalloc
@@ -19,6 +20,7 @@ from sparsegp.data import Encoding, kinds, open_dataset
 from sparsegp.data.encoding import Column
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.lists import pairs_in, quote_if_needed, words_in
+from sparsegp.report import evaluate
 from tests.data import files
 from tests.processes import invoke
 
@@ -78,7 +80,7 @@ def test_encodings_and_compression(name, tmp_path, caplog):
     assert found.columns.tolist() == ["größe", "city"]
     assert found["city"].tolist() == ["Köln", "Ulm"]
     assert caplog.messages == [
-        f"{tmp_path / name} is not UTF-8 text and is read as Latin-1; give `encoding` if wrong"
+        f"{tmp_path / name} is not UTF-8 text and is read as cp1252; give `encoding` if wrong"
     ] * (name == "latin.csv")
     with pytest.raises(DataError, match=r"not text|empty"):
         frame(tmp_path / "b.csv", WRITTEN["utf-16.txt"](text)[2:])
@@ -142,10 +144,14 @@ def test_dates(words, tmp_path):
         (lambda n: f"{n % 24:02d}:{n // 24 % 60:02d}", "times of day: write them as numbers"),
         (lambda n: f'"8,{n:03d}.23"', "numbers with separators of thousands: remove"),
         (lambda n: f"{n}.1%", "percentages: remove the percent signs"),
+        (lambda n: f"${n}.50", "amounts of money: remove the currency signs"),
+        (lambda n: f"{n} kg", "numbers with a unit: remove the unit"),
+        (lambda n: f"({n})", "negative numbers in parentheses: write a minus sign"),
     ],
 )
 def test_words_that_look_like_something_else(word, what, tmp_path, caplog):
     path, first = tmp_path / "a.csv", word(0).strip('"')
+    first = re.escape(first)
     for n_words in (6, 80):
         rows = [f"{word(n % n_words)},{n % 7},{n % 2}" for n in range(80)]
         path.write_text("\n".join(["a,b,y", *rows]))
@@ -157,6 +163,25 @@ def test_words_that_look_like_something_else(word, what, tmp_path, caplog):
         else:
             with pytest.raises(DataError, match=f"'{first}' and most others look like {what}"):
                 open_dataset(path).train.learnt()
+
+
+def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):
+    dash = "\N{EN DASH}"
+    words = ("red", "unknown")
+    rows = [f"{n % 7 if n % 9 else dash};{words[n % 2]};{n % 3 % 2}" for n in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["a;c;y", *rows]), encoding="utf-8")
+    invoke("train", tmp_path / "a.csv", "--out", tmp_path / "run", "--missing", "unknown")
+    model = sparsegp.load(tmp_path / "run")
+    assert model.names == ("a", "a missing", "c missing")
+    found = json.loads(invoke("evaluate", tmp_path / "run", tmp_path / "a.csv", "--json").stdout)
+    table = open_dataset(tmp_path / "a.csv", missing="unknown").train.encoded_for(model)
+    expected = evaluate(model.predict_log_proba(table.X.compute()), table.y, model.classes)
+    assert found["nlpp"] == pytest.approx(expected.nlpp)
+    (tmp_path / "a.csv").write_text(
+        "\n".join(["a;c", *(row[:-2] for row in rows)]), encoding="utf-8"
+    )
+    refused = invoke("evaluate", tmp_path / "run", tmp_path / "a.csv", code=2)
+    assert "a.csv needs the column 'y' of labels, or another --label-column" in refused.output
 
 
 def test_a_column_that_numbers_the_rows(tmp_path, caplog):
@@ -340,7 +365,7 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     assert "error" in run("evaluate", "r", "train.csv.gz")
     assert "row 3 (id k3): " in run("explain", "r", "new.csv", "--rows", 3)
     for options in ([], ids):  # ids are no labels
-        assert "has no labels" in invoke("evaluate", "r", "new.csv", *options, code=2).stderr
+        assert "needs the column 'y' of labels" in invoke("evaluate", "r", "new.csv", *options, code=2).stderr
     bad = text.replace(f";k9;{age[9]}.0", ";k9;old")
     refused = invoke("predict", "r", "-", "--out", "-", text=bad, code=2).stderr
     assert "column 'age': 'old' is not a number" in refused

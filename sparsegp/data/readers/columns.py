@@ -66,6 +66,8 @@ class Columns:
         Weight column of these rows, by name or number: the file may have it beside the inputs.
     known_kinds : mapping of str to str
         Kinds of the columns of a model trained on a data frame.
+    known_missing : sequence of str
+        Additional markers of missing values in the training file of a model.
     layout : Layout, optional
         Layout of a text file, if it is already known.
     before : pair of int
@@ -95,6 +97,7 @@ class Columns:
     known_id: str | None = None
     weight: str | None = None
     known_kinds: Mapping[str, str] = field(default_factory=dict)
+    known_missing: Sequence[str] = ()
     layout: Any = None
     before: tuple[int, int] = (0, 0)
     called: str = ""
@@ -119,6 +122,11 @@ class Columns:
             kinds = pairs_in(kinds)
         kinds = {str(column).strip(): str(kind).strip() for column, kind in kinds.items()}
         return cls(kinds=kinds, **given)
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Additional markers of missing values, those of the training file included."""
+        return (*self.missing, *(word for word in self.known_missing if word not in self.missing))
 
     @property
     def named(self) -> list[str]:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple, TextIO
 
 from sparsegp.data.frames import column_names, listed, require_distinct
@@ -24,17 +24,19 @@ DELIMITERS, SPACE = ";\t,|", " "
 SPELT = {"\\t": "\t", "tab": "\t", "space": SPACE}
 """Delimiters that are detected, in order of preference, before white space; names for some."""
 
-MISSING = frozenset(
-    ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL", "None", "?", "-")
+DASHES = frozenset("-\N{EN DASH}\N{EM DASH}")
+MISSING = DASHES.union(
+    ("", "NA", "N/A", "n/a", "n.a.", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL", "None"),
+    ("?", "\\N", "#DIV/0!", "#VALUE!"),
 )
-"""Words that stand for a missing value in every column, "-" in inputs alone."""
+"""Words that stand for a missing value in every column, dashes in inputs alone."""
 
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
 """Pattern of words that look like a date."""
 
 logger = logging.getLogger(__name__)
 
-UTF_8, LAST_RESORT = "utf-8-sig", "latin-1"
+UTF_8, WINDOWS, LAST_RESORT = "utf-8-sig", "cp1252", "latin-1"
 
 
 class Layout(NamedTuple):
@@ -67,20 +69,26 @@ def text_of(name: str, encoding: str) -> Iterator[TextIO]:
 
 
 def _encoding(name: str, columns: Columns) -> str:
-    """Return the encoding given, or that of a byte order mark, or UTF-8, or else Latin-1."""
+    """Return the encoding given, or that of a byte order mark, UTF-8, or else that of Windows."""
     if columns.encoding is not None:
         return UTF_8 if columns.encoding.lower() in {"utf-8", "utf8"} else columns.encoding
     with opened(name) as file:
         start = file.read(2)
         if start in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:
             return "utf-16"
-        pieces = chain([start], iter(partial(file.read, HEAD), b""))
-        with suppress(UnicodeError):
-            deque(codecs.iterdecode(pieces, UTF_8), maxlen=0)
-            return UTF_8
-    said = "%s is not UTF-8 text and is read as Latin-1; give `encoding` if wrong"
-    logger.warning(said, columns.called or name)
-    return LAST_RESORT
+    found = next(filter(partial(_decodes, name), (UTF_8, WINDOWS)), LAST_RESORT)
+    if found != UTF_8:
+        said = "%s is not UTF-8 text and is read as %s; give `encoding` if wrong"
+        logger.warning(said, columns.called or name, found)
+    return found
+
+
+def _decodes(name: str, encoding: str) -> bool:
+    """Return whether a file is text of an encoding."""
+    with opened(name) as file, suppress(UnicodeError):
+        deque(codecs.iterdecode(iter(partial(file.read, HEAD), b""), encoding), maxlen=0)
+        return True
+    return False
 
 
 def layout_of(name: str, columns: Columns) -> Layout:

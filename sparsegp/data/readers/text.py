@@ -16,6 +16,7 @@ from sparsegp.data.frames import UNNAMED, Frame, listed
 from sparsegp.data.labels import labels_from_text, short_strings
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
 from sparsegp.data.readers.layout import (
+    DASHES,
     MISSING,
     SPACE,
     Layout,
@@ -62,7 +63,8 @@ def read_text(name: str, columns: Columns) -> Dataset:
         names[place]: text.labels(place, values[place], place == places.id)
         for place in places.others
     }
-    return Dataset(table_of(replace(frame, where=text.where), beside, names, places, name))
+    table = table_of(replace(frame, where=text.where), beside, names, places, name)
+    return Dataset(replace(table, missing=columns.markers))
 
 
 def ascends(values: Any) -> bool:
@@ -128,7 +130,7 @@ class Text:
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         codes, found = pd.factorize(texts)
-        marks, decimal = {*MISSING, *self.columns.missing}, self.layout.decimal
+        marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
         words = [None if (word := str(each).strip()) in marks else word for each in found]
         is_number = number(decimal).fullmatch
         known = self.columns.n_features is not None  # by a model, whose columns are numbers
@@ -156,7 +158,7 @@ class Text:
         """Yield data frames of consecutive rows, with numbered columns."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
-        layout, marks = self.layout, [*MISSING, *self.columns.missing]
+        layout, marks = self.layout, [*MISSING, *self.columns.markers]
         older = [*map(int, pd.__version__.split(".")[:2])] < [3, 1]
         exact = {"float_precision": "round_trip"} if older else {}
         options: dict[str, Any] = {
@@ -209,7 +211,7 @@ class Text:
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         codes, found = pd.factorize(texts.astype(str).str.strip())  # an id may be a number
-        marks = [*(MISSING - {"-"}), *self.columns.missing]  # "-" is a class next to "+"
+        marks = [*(MISSING - DASHES), *self.columns.markers]  # "-" is a class next to "+"
         gaps = np.isin(codes, np.flatnonzero(found.isin(marks)))
         role = "id" if is_id else "label"
         require_each(gaps, self.layout.names[place], role, self.where, self.name)
