@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -118,26 +118,17 @@ def effective_rows(
     table, weights = _positive(table, weights)
     if class_weight:
         table, weights = _positive(table, weights * _of_classes(table, weights, class_weight))
-    inputs: Any = table.X
-    each = compute_each(_digests, inputs.to_delayed().ravel(), scheduler=scheduler)
-    codes, digests = _label_codes(table), np.concatenate(each)
-    order = np.lexsort((weights, codes, digests[:, 1], digests[:, 0]))
-    other_inputs = np.ones(len(order), dtype=bool)
-    other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
-    first = np.flatnonzero(other_inputs | (np.diff(codes[order], prepend=-1) != 0))
-    family, total = np.cumsum(other_inputs)[first] - 1, np.add.reduceat(weights[order], first)
+    groups = _groups(table, weights, scheduler)
     limit, least = (0, SEPARATE_NUMBERS) if of_numbers else (MAX_REPEATED, SEPARATE)
     may_repeat = (weights == 1.0).all() or (weights.sum() <= limit and (weights % 1.0 == 0).all())
-    if may_repeat and _are_separate(family, codes[order[first]], total, least):
+    if may_repeat and groups.are_separate(least):
         rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
         return replace(_taken(table, rows, scheduler), weights=None)
-    weights = total
-    places = np.minimum.reduceat(order, first)
+    family, weights, places = groups.family, groups.weight, groups.place
     if (weights == 1.0).all():
         return replace(_taken(table, np.sort(places)), weights=None)
     if table.origin is not None:
-        origin = table.origin[places]
-        _, early, inverse = np.unique(origin, return_index=True, return_inverse=True)
+        _, early, inverse = np.unique(table.origin[places], return_index=True, return_inverse=True)
         family = early[inverse]
     if table.X.size > MAX_VALUES:
         by_place = np.argsort(places)
@@ -145,25 +136,55 @@ def effective_rows(
     return replace(_taken(table, places, scheduler), weights=weights, origin=family)
 
 
-def _are_separate(family: Integers, codes: Integers, count: Doubles, least: float) -> bool:
-    """Return whether rows with the same inputs are separate observations, judging by their labels.
+class Groups(NamedTuple):
+    """Groups of rows with the same inputs and label, sorted by a digest of the inputs.
 
-    Parameters
+    Attributes
     ----------
-    family, codes : Integers (g,)
-        Inputs and label of each group of copies.
-    count : Doubles (g,)
-        Number of copies.
-    least : float
-        Least disagreement of labels, as a share of that of all rows.
+    family, code : Integers (g,)
+        Number of the inputs of each group, and of its label.
+    weight : Doubles (g,)
+        Sum of its weights.
+    place : Integers (g,)
+        Its first row.
     """
-    size, alike = np.bincount(family, count), np.bincount(family, count * (count - 1.0))
-    several = size > 1.0
-    if not several.any():
-        return False
-    agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
-    by_chance = np.square(np.bincount(codes, count) / count.sum()).sum()
-    return bool(by_chance < 1.0 and 1.0 - agreement >= least * (1.0 - by_chance))
+
+    family: Integers
+    code: Integers
+    weight: Doubles
+    place: Integers
+
+    def are_separate(self, least: float) -> bool:
+        """Return whether rows with the same inputs are separate observations, given whole weights.
+
+        Their labels then differ at least `least` times as often as those of all rows.
+        """
+        count = self.weight
+        size = np.bincount(self.family, count)
+        alike = np.bincount(self.family, count * (count - 1.0))
+        several = size > 1.0
+        if not several.any():
+            return False
+        agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
+        by_chance = np.square(np.bincount(self.code, count) / count.sum()).sum()
+        return bool(by_chance < 1.0 and 1.0 - agreement >= least * (1.0 - by_chance))
+
+
+def _groups(table: Table, weights: Doubles, scheduler: Any) -> Groups:
+    """Group the rows of a table."""
+    inputs: Any = table.X
+    each = compute_each(_digests, inputs.to_delayed().ravel(), scheduler=scheduler)
+    codes, digests = _label_codes(table), np.concatenate(each)
+    order = np.lexsort((weights, codes, digests[:, 1], digests[:, 0]))
+    other_inputs = np.ones(len(order), dtype=bool)
+    other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
+    first = np.flatnonzero(other_inputs | (np.diff(codes[order], prepend=-1) != 0))
+    return Groups(
+        np.cumsum(other_inputs)[first] - 1,
+        codes[order[first]],
+        np.add.reduceat(weights[order], first),
+        np.minimum.reduceat(order, first),
+    )
 
 
 def soft_labels(
