@@ -411,6 +411,14 @@ class TestSmall:
         twice = model.partial_fit(np.tile(X[50:], (2, 1)), np.tile(y[50:], 2))
         assert twice.n_active_ == 80
 
+    def test_updates_with_few_new_rows_of_large_weight(self, rows):
+        X, y = rows[:2]
+        model = sparsegp.train(X, y, kernel=self.K, n_active=40)
+        new, labels = X[:5] + 0.3, np.array([0, 1, 0, 1, 1])
+        weighted = sparsegp.update(model, as_table(new, labels, np.full(5, 100.0)), old=(X, y))
+        repeated = np.repeat(new, 100, axis=0), np.repeat(labels, 100)
+        same(weighted, sparsegp.update(model, *repeated, old=(X, y)), X)
+
     def test_updates_by_a_batch_of_one_class(self, rows, pair):
         X, _, w, repeated = rows
         new = X + 0.3

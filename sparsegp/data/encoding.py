@@ -365,7 +365,8 @@ def encoding_for(found: Sequence[str] | None, fitted: Any) -> Encoding | None:
     medians = fitted.medians
     if fitted.encoding is not None or medians is None or found is None:
         return fitted.encoding  # type: ignore[no-any-return]
-    called = found if fitted.names is None else fitted.names
+    numbers = tuple(map(str, range(len(medians))))  # of columns without names, in any order
+    called = fitted.names or (numbers if {*found} == {*numbers} else found)
     if len(called) != len(medians):
         return None
     pairs = zip(called, medians.tolist(), strict=True)

@@ -51,7 +51,10 @@ LIKE = {
     re.compile(
         r"[+-]?([$€£¥] ?[\d.,]+|[\d.,]+ ?[$€£¥])"
     ): "amounts of money: remove the currency signs",
-    re.compile(r"[+-]?[\d.,]+ [^\W\d_]{1,4}[²³]?"): "numbers with a unit: remove the unit",
+    re.compile(
+        r"[+-]?[\d.,]+ ?([kmcdnµ]?(g|m|l|s|W|V|A|Hz)|lbs?|oz|ft|in|mi|km/h|mph|k?Wh|°?[CF]|[kMGT]B|"
+        r"m[²³23]|min|h|hrs?|days?|years?|yrs?)"
+    ): "numbers with a unit: remove the unit",
     re.compile(r"\([\d.,]+\)"): "negative numbers in parentheses: write a minus sign instead",
 }
 """Patterns of words that are read as categories, what they look like, and what to do."""
@@ -92,10 +95,11 @@ def refuse(faults: Sequence[str], source: str) -> None:
 def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
     """Return column names, by position where one is empty; None if they are not texts or numbers.
 
-    Whole numbers become texts, as in a file.
+    Whole numbers become texts, as in a file. If they only number the columns there are no names.
     """
     given = list(found)
-    if not given or not all(isinstance(name, str | Integral) for name in given):
+    known = all(isinstance(name, str | Integral) for name in given)
+    if not known or given == list(range(len(given))):
         return None
     names = list(map(str, given))
     return tuple(name or f"{UNNAMED}{place}" for place, name in enumerate(names))

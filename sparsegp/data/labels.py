@@ -4,6 +4,7 @@ import logging
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -120,6 +121,8 @@ def encode_with(
     known, wanted = classes.tolist(), found.tolist()
     if (classes.dtype.kind == "U") != (found.dtype.kind == "U"):
         known, wanted = list(map(str, known)), list(map(str, wanted))
+        if classes.dtype.kind in "iu":  # 08 is 8 if no label had leading zeros in training
+            wanted = [str(int(each)) if each.isdecimal() else each for each in wanted]
     code = {label: number for number, label in enumerate(known)}
     codes = np.array([code.get(label, -1) for label in wanted], dtype=np.int64)
     return codes[places], found[codes < 0].tolist()
@@ -189,6 +192,9 @@ def as_numbers(y: Any, source: str) -> Doubles:
         If there are none, or one is missing or not a finite number.
     """
     labels = tidy_labels(y, source)
+    if labels.dtype.kind == "U" and any(map(CODE.match, labels.tolist())):
+        with suppress(ValueError):  # not codes, then
+            labels = labels.astype(np.float64)
     if labels.dtype.kind not in REAL_KINDS:
         row = _first_text(labels.tolist())
         raise DataError(

@@ -81,10 +81,11 @@ def learn_means(
     parts = compute_each(
         partial(_places, columns=wide, source=source), frame.parts, scheduler=scheduler
     )
-    places = np.concatenate(parts)
-    fold = np.random.default_rng(0).permutation(len(places)) % FOLDS
+    *places, digest = np.concatenate(parts).T
+    _, early, row = np.unique(digest, return_index=True, return_inverse=True)
+    fold = np.random.default_rng(0).permutation(len(row))[early[row]] % FOLDS  # also of its copies
     known, own = dict[str, Column](), []
-    for column, place in zip(wide, places.T, strict=True):
+    for column, place in zip(wide, places, strict=True):
         means, of_rows = _means(place, column.n_places, fold, values)
         n_bare = len(column.parts) - int(column.are_means.sum())
         flat, ends = tuple(means.ravel().tolist()), (*column.parts[:n_bare], *names)
@@ -95,10 +96,16 @@ def learn_means(
 
 
 def _places(part: Any, columns: Sequence[Column], source: str) -> Integers:
-    """Return the indices of the levels of some columns, (n, columns); see `Column.places`."""
+    """Return the indices of the levels of some columns, and a digest of each row, (n, columns + 1).
+
+    See `Column.places`.
+    """
+    import pandas as pd  # noqa: PLC0415 - slow to import
+
     at = column_places([column.name for column in columns], frame_names(part), source)
     each = (column.places(part.iloc[:, j]) for column, j in zip(columns, at, strict=True))
-    return np.stack([*each], axis=1)
+    digest = pd.util.hash_pandas_object(part, index=False).to_numpy().view(np.int64)
+    return np.stack([*each, digest], axis=1)
 
 
 def _means(

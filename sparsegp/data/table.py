@@ -157,7 +157,8 @@ class Table:
         """Return the training rows of a model, as they were encoded when it was trained."""
         if model.encoding is None or self.y is None:
             return self.encoded_for(model)
-        means = self._with_means(model.encoding, scheduler, model.is_regression)[1]
+        known = self if model.is_regression else replace(self, classes=model.classes)
+        means = known._with_means(model.encoding, scheduler, model.is_regression)[1]
         return self.encoded_for(model, means)
 
     def encoded(self, encoding: Encoding | None, means: Doubles | None = None) -> "Table":

@@ -157,13 +157,14 @@ class Groups(NamedTuple):
     def are_separate(self, least: float) -> bool:
         """Return whether rows with the same inputs are separate observations, given whole weights.
 
-        Their labels then differ at least `least` times as often as those of all rows.
+        They are then at least half of all rows, and their labels differ at least `least` times as
+        often as those of any rows.
         """
         count = self.weight
         size = np.bincount(self.family, count)
         alike = np.bincount(self.family, count * (count - 1.0))
         several = size > 1.0
-        if not several.any():
+        if size[several].sum() < 0.5 * size.sum():
             return False
         agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
         by_chance = np.square(np.bincount(self.code, count) / count.sum()).sum()

@@ -303,8 +303,6 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                     "labels": model.classes.dtype.str,
                     "feature_names": model.names if model.encoding is None else model.encoding.all,
                 }
-                if all(name.isdecimal() for name in extra["feature_names"] or ()):  # as in a fit
-                    extra["feature_names"] = None
             kept = result_parameters(cls)
             estimator = cls(**{k: v for k, v in extra["parameters"].items() if k in kept})
             if (names := extra["feature_names"]) is not None:

@@ -102,7 +102,8 @@ def _fit_with_old_rows(
     model: SparseModel, before: Table, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
     """Create the fit to old and new rows."""
-    kept, size = _kept(model, _total(before), _total(new), n_active, len(new.X))
+    n_new = len(effective_rows(new, of_numbers=model.is_regression).X)
+    kept, size = _kept(model, _total(before), _total(new), n_active, n_new)
     settings = _settings(model, size)
     active_inputs(model, before, where["runtime"].scheduler())  # raises an error for other rows
     data = prepare(_joined(before, new), None, settings, where["runtime"])
@@ -122,7 +123,7 @@ def _places(model: SparseModel, kept: Integers, data: Prepared) -> Integers:
     if train.rows is None:
         return active
     labels, codes = np.zeros(len(kept), np.int64), np.zeros(len(train.rows), np.int64)
-    if not model.is_regression:
+    if not model.is_regression and len(kept):
         labels = encode_with(data.classes, model.classes[model.active.target[kept]], "the model")[0]
         codes = data.target
     places = defaultdict[tuple[int, int], list[int]](list)
@@ -172,7 +173,7 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     new = effective_rows(new, class_weight, scheduler, model.is_regression)
     classes, numbers = model.classes, model.numbers
     known = replace(new, label=model.label, weight_column=model.weight_column)
-    known = replace(known, missing=model.missing or ())
+    known = replace(known, missing=new.missing or model.missing or ())
     new = replace(known, classes=classes, names=model.names)
     first_row = int(model.report.get("rows", model.rows.max() + 1))  # older versions lack it
     codes = None if numbers else encode_labels(new)[1]  # raises an error for other classes

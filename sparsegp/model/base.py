@@ -67,10 +67,8 @@ class Model(ABC):
         order, and none may be missing.
     label : str, optional
         Name of the label column, or its number if there are no names.
-    id_column, weight_column : str, optional
-        Columns of identifiers and weights of the training rows, which are not inputs.
-    missing : tuple of str, optional
-        Further markers of missing values in text files.
+    id_column, weight_column, missing : optional
+        Columns of identifiers and weights, which are not inputs; further markers of missing values.
     encoding : Encoding, optional
         Encoding of the columns of a data frame that held more than numbers; `names` are then those
         of the encoded columns. Predictions accept such data frames, and arrays of encoded columns.
@@ -141,10 +139,12 @@ class Model(ABC):
         """Scaled training rows that the model stores, (d, p)."""
 
     def holds(self, X: Any) -> bool:
-        """Whether X (d, p) are the stored training rows, in the same order, before scaling."""
+        """Whether X (d, p) are the stored training rows before scaling, but for mean labels."""
         held, order = self._stored_rows, np.unique(self.rows, return_inverse=True)[1]
         found = self.scaling.apply(np.asarray(X), held.dtype)[order]
-        return np.allclose(found, held, rtol=1e-5, atol=1e-5 * float(np.abs(found).max()))
+        if self.encoding is not None and self.scaling.mixing is None:
+            found, held = (rows[:, ~self.encoding.are_means] for rows in (found, held))
+        return np.allclose(found, held, 1e-5, 1e-5 * float(np.abs(found).max(initial=0.0)))
 
     @property
     def relevances(self) -> Doubles | None:

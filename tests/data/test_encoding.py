@@ -162,6 +162,16 @@ def test_new_levels_where_all_levels_were_rare(labels, caplog):
     assert "unknown values in 'a' (2 rows, such as 'other') are treated as no level" in caplog.text
 
 
+def test_copies_of_rows_get_the_same_mean_labels():
+    """Else those of other folds would tell the labels of their copies."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"c": rng.integers(0, 120, 300).astype(str), "x": rng.normal(size=300)})
+    y = rng.integers(0, 2, 300)
+    thrice = table_from_frame(pd.concat([rows] * 3, ignore_index=True), np.tile(y, 3)).learnt()
+    found = thrice.X.compute().reshape(3, 300, -1)
+    np.testing.assert_array_equal(found[1:], found[:-1])
+
+
 def test_encoded_columns_have_names_of_their_own():
     rows = pd.DataFrame({"c": ["x", "y", "z"] * 20, "c=x": np.arange(60) % 5})
     with pytest.raises(DataError, match="X, once encoded, has 2 columns 'c=x': rename"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sparsegp.data import Numbers, encode, encode_with, warn_of_numbers
-from sparsegp.data.labels import labels_from_text
+from sparsegp.data.labels import as_numbers, labels_from_text
 from sparsegp.errors import DataError
 
 pandas = pytest.importorskip("pandas")
@@ -129,3 +129,9 @@ def test_many_numbers_as_classes_raise_a_warning(caplog):
     assert "Z has 64 numbers as labels, each a class; numbers to predict need a reg" in caplog.text
     with pytest.raises(DataError, match="on average fewer than 5 for each; numbers to predict"):
         encode(y[::2], "Z")
+
+
+def test_labels_with_leading_zeros_where_there_were_none():
+    codes, unseen = encode_with(np.array([8, 9, 10]), np.array(["08", "10", "x"]), "Z")
+    assert (codes.tolist(), unseen) == ([0, 2, -1], ["x"])
+    assert as_numbers(np.array(["08", "10"]), "Z").tolist() == [8.0, 10.0]

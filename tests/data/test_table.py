@@ -58,7 +58,8 @@ def test_what_holds_rows(sample, monkeypatch):
         np.testing.assert_array_equal(table.X.compute(), X, strict=True)
     words = pandas.Series(["a"] * 29 + ["b"], dtype="category")
     table = table_from_arrays(rows, words)
-    assert table.names == ("0", "1", "2", "3")
+    assert table.names is None
+    assert table_from_arrays(rows[[3, 1]], words).names == ("3", "1")
     np.testing.assert_array_equal(table.X.compute(), X)
     assert table.y.tolist() == words.tolist()
     masked = np.ma.masked_equal(np.array([[1, 2], [3, 4]]), 3)
@@ -128,6 +129,19 @@ def test_numbered_columns_come_in_any_order(sample):
     expected = model.predict_proba(X)
     np.testing.assert_array_equal(model.predict_proba(rows[[2, 0, 3, 1]]), expected)
     assert not np.array_equal(model.predict_proba(X[:, [2, 0, 3, 1]]), expected)
+
+
+def test_a_header_of_numbers_is_that_of_the_training_file(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = pandas.DataFrame(rng.normal(size=(60, 3)))
+    rows.assign(y=rows[0] > 0).to_csv(tmp_path / "rows.csv", index=False)
+    rows[[2, 0, 1]].to_csv(tmp_path / "turned.csv", index=False)
+    run = tmp_path / "run"
+    invoke("train", tmp_path / "rows.csv", "--out", run, "--kernel", "rbf", "--n-active", 9)
+    found = invoke("predict", run, tmp_path / "turned.csv", "--out", "-").stdout.splitlines()
+    assert len(found) == 61
+    expected = sparsegp.load(run).predict_proba(rows.to_numpy())
+    np.testing.assert_allclose([float(line.split(",")[2]) for line in found[1:]], expected[:, 0])
 
 
 def test_numbers_are_no_header_of_numbered_columns(tmp_path):

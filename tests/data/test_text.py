@@ -380,6 +380,16 @@ def test_words_are_read_as_they_were_written(word):
     assert words_in(f"first,{quote_if_needed(word)},last") == ["first", word, "last"]
 
 
+def test_decimal_commas_among_words_are_read_alike_by_a_model(tmp_path):
+    sizes = ("1,5", "XL", "7,5 mm")
+    rows = "".join(f"{n},5;{sizes[n % 3]};{n % 2}\n" for n in range(60))
+    (tmp_path / "rows.csv").write_text("a;size;y\n" + rows)
+    for given in ((), ("--kinds", "size=category")):
+        how = ("--out", tmp_path / "run", "--n-active", 9, "--kernel", "rbf", "--overwrite")
+        invoke("train", tmp_path / "rows.csv", *how, *given)
+        assert "unknown" not in invoke("evaluate", tmp_path / "run", tmp_path / "rows.csv").output
+
+
 def test_points_where_a_model_takes_decimal_commas(tmp_path):
     rows = "".join(f"{500 + n};0,{n};{n % 2}\n" for n in range(60))
     (tmp_path / "rows.csv").write_text("a;b;y\n" + rows)

@@ -203,8 +203,24 @@ def test_old_rows_with_target_encoding_are_those_of_the_fit() -> None:
     model = sparsegp.train(rows[:300], y[:300], kernel=KERNEL, n_active=40)
     updated = sparsegp.update(model, rows[300:], y[300:], old=(rows[:300], y[:300]))
     assert (updated.rows >= 300).any()
+    again = sparsegp.update(updated, rows[:50], y[:50], old=(rows, y))  # from plain means, too
+    assert (again.rows >= 400).any()
     table = sparsegp.virtual_rows(model, (rows[:300], y[:300]), lambda X: [X])
     assert_array_equal(table.X[300:], table.X[np.sort(model.rows)])
+
+
+def test_classes_and_active_rows_may_be_missing_from_the_old_rows() -> None:
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame({"x": rng.normal(size=300), "c": rng.integers(0, 50, 300).astype(str)})
+    y = rng.integers(0, 3, 300)
+    model = sparsegp.SparseGPClassifier(n_active=30, kernel=KERNEL)
+    model.partial_fit(rows, y, classes=[0, 1, 2, 3])
+    assert len(sparsegp.update(model.model_, rows[:5], y[:5], old=(rows, y)).rows) == 30
+    X, words = rng.normal(size=(40, 2)), np.array(["a", "b"])[rng.integers(0, 2, 40)]
+    few = sparsegp.train(X, words, n_active=1, kernel=KERNEL)
+    new = rng.normal(size=(300, 2)), np.array(["a", "b"])[rng.integers(0, 2, 300)]
+    copies = (np.concatenate([each, each[:3]]) for each in new)
+    assert sparsegp.update(few, *copies, old=(X, words)).rows[0] >= 40
 
 
 def test_gaps_are_filled_as_for_predictions() -> None:

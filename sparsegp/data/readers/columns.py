@@ -136,16 +136,11 @@ class Columns:
         return [str(each) for each in given if each is not None]
 
     def named_in(self, fields: Sequence[str]) -> bool:
-        """Return whether fields are a header: they have a requested name, or all of a model.
-
-        Numbers are not taken for names.
-        """
+        """Return whether fields are a header: they have a requested name, or all of a model."""
         given = (self.label_column, self.id_column, *self.drop, *self.kinds)
-        asked, known = (
-            {name for name in map(str, some) if not name.removeprefix("-").isdecimal()}
-            for some in (filter(None, given), self.names or ())
-        )
-        return bool(asked & {*fields}) or (bool(known) and {*(self.names or ())} <= {*fields})
+        asked = {str(each) for each in given if each is not None}
+        asked = {each for each in asked if not each.removeprefix("-").isdecimal()}
+        return bool(asked & {*fields}) or (bool(self.names) and {*(self.names or ())} <= {*fields})
 
     @property
     def widths(self) -> tuple[int | None, ...]:

@@ -139,7 +139,7 @@ class Text:
         if kind != "category" and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
-        if decimal == "," and kind != "category":
+        if decimal == ",":
             words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
 
