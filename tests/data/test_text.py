@@ -384,9 +384,9 @@ def test_decimal_commas_among_words_are_read_alike_by_a_model(tmp_path):
     sizes = ("1,5", "XL", "7,5 mm")
     rows = "".join(f"{n},5;{sizes[n % 3]};{n % 2}\n" for n in range(60))
     (tmp_path / "rows.csv").write_text("a;size;y\n" + rows)
-    for given in ((), ("--kinds", "size=category")):
+    for more in ((), ("--kinds", "size=category")):
         how = ("--out", tmp_path / "run", "--n-active", 9, "--kernel", "rbf", "--overwrite")
-        invoke("train", tmp_path / "rows.csv", *how, *given)
+        invoke("train", tmp_path / "rows.csv", *how, *more)
         assert "unknown" not in invoke("evaluate", tmp_path / "run", tmp_path / "rows.csv").output
 
 
