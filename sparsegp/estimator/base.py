@@ -305,10 +305,12 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                 }
             kept = result_parameters(cls)
             estimator = cls(**{k: v for k, v in extra["parameters"].items() if k in kept})
-            if (names := extra["feature_names"]) is not None:
+            names = extra["feature_names"]
+            if not all(name.isdecimal() for name in names or "1"):  # numbers are no names there
                 estimator.feature_names_in_ = np.array(names, dtype=object)
             classes = model.classes.astype(np.dtype(extra["labels"]))
-        estimator.n_features_in_ = model.n_features if names is None else len(names)
+        known = range(model.n_features) if model.encoding is None else model.encoding.all
+        estimator.n_features_in_ = len(known if names is None else names)
         return estimator._set_fitted(model, classes)
 
     def __getstate__(self) -> dict[str, Any]:

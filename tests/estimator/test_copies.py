@@ -91,6 +91,19 @@ def test_saving_again_replaces(iris, tmp_path):
     assert not hasattr(found, "feature_names_in_")
 
 
+def test_frames_of_numbered_columns(tmp_path):
+    rng = np.random.default_rng(3)
+    codes, x = rng.integers(0, 5, 300), rng.normal(size=300)
+    frame, y = pd.DataFrame({0: [f"c{code}" for code in codes], 1: x}), (np.sin(codes) + x > 0) * 1
+    model = SparseGPClassifier(n_active=30, kernel="rbf").fit(frame, y)
+    expected = model.predict_proba(frame)
+    model.save(tmp_path / "a.zarr.zip")
+    model.model_.save(tmp_path / "b.zarr.zip")
+    for name in ("a", "b"):
+        again = SparseGPClassifier.load(tmp_path / f"{name}.zarr.zip")
+        np.testing.assert_array_equal(again.predict_proba(frame), expected)
+
+
 def test_each_estimator_loads_its_own_kind(iris, tmp_path):
     X, y = iris
     sparsegp.train(X, X[:, 0], task="regression", n_active=10, out=tmp_path / "numbers")
