@@ -244,4 +244,5 @@ def facts(model: Model) -> dict[str, Any]:
         "kernels": [str(kernel) for kernel in model.kernels],
         "scaling": model.scaling.name,
         "validation_nlpp": validation_nlpp(model),
+        "validation_rows": model.report.get("validation_rows"),
     }

@@ -241,9 +241,6 @@ def summary(
 
 def _that_validated(record: dict[str, Any]) -> str:
     """Return on which rows `validation_nlpp` was measured, in words."""
-    from sparsegp.settings import TrainSettings
-
-    count = TrainSettings.from_json(record["settings"]).n_validation(record["rows"])
-    if count == 0:
-        return "in cross-validation, which chose the prior variance"
-    return f"on {plural(count, 'validation row')}"
+    count = record["validation_rows"]
+    by_folds = "in cross-validation, which chose the prior variance"
+    return f"on {plural(count, 'validation row')}" if count else by_folds

@@ -134,6 +134,7 @@ class Training(SparseRun):
         self.progress.start(0, "rounds", "posterior")
         weights = chosen.make(active, self)
         weights.report["rows"] = self.data.first_row + self.data.n_given
+        weights.report["validation_rows"] = int(self.validation.sum())
         weights.report["weight"] = self.data.first_weight + self.total
         drawn = self._drawn_rows()
         each = [rows for rows, _ in self.map_blocks("labelled_rows", drawn)]
