@@ -266,6 +266,11 @@ def test_counts_are_as_good_as_rows():
     np.testing.assert_array_equal(
         model.predict_proba(X), sparsegp.train(rows[:, :3], rows[:, 3]).predict_proba(X)
     )
+    estimator = SparseGPClassifier(n_active=100, kernel="rbf")
+    expected = estimator.fit(rows[:, :3], rows[:, 3]).predict_proba(X)
+    found = estimator.fit(cells[:, :3], cells[:, 3], counts)
+    np.testing.assert_array_equal(found.predict_proba(X), expected)
+    assert found.n_active_ == 100 > len(cells)
     new = rng.integers(0, 2, (40, 3)).astype(float), rng.integers(0, 2, 40)
     updated = sparsegp.update(model, *new, old=as_table(cells[:, :3], cells[:, 3], counts))
     assert len(updated.rows) == len(model.rows)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+MAX_REPEATED = 20_000
+"""Maximum sum of the weights of rows that are repeated: see `data.weights`."""
 WEIGHTS = 1e-9, 1e9
 """Smallest and largest nonzero weight of a row that double precision can handle."""
 
@@ -106,6 +108,12 @@ class Table:
             )
         if self.weights is not None:
             object.__setattr__(self, "weights", _weights(self.weights, n, self.source))
+
+    @property
+    def most_rows(self) -> int:
+        """Maximum number of rows of a fit, which may repeat those with weights."""
+        n = len(self.X)
+        return n if self.weights is None else max(n, min(int(self.weights.sum()), MAX_REPEATED))
 
     def places(self, rows: Integers) -> Integers:
         """Return the positions in the table of some rows of the source."""

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparsegp.data.blocks import compute_each, from_memory
 from sparsegp.data.labels import encode, plain_text, tidy_labels
-from sparsegp.data.table import WEIGHTS, Table, as_table
+from sparsegp.data.table import MAX_REPEATED, WEIGHTS, Table, as_table
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.lists import pairs_in
 from sparsegp.types import Doubles, Integers
@@ -39,8 +39,6 @@ Ten tables reduced to a few columns of few values had .5 to .8, or .15 to .4 wit
 all rows twice or three times, at most .36, and with one class repeated, .42."""
 SEPARATE_NUMBERS = 0.9
 """The same in a regression, where the same number twice is hardly a coincidence."""
-MAX_REPEATED = 20_000
-"""Maximum sum of the weights of rows that are repeated as separate observations."""
 PIECE = 4096
 """Number of rows that are converted to doubles at a time."""
 

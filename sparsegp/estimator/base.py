@@ -136,7 +136,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             classes = self._find_classes(labels if known is None else known)
             if known is not None:
                 table = replace(table, classes=encode(classes, "classes")[0])
-            settings = self._settings(len(y), len(classes))
+            settings = self._settings(table.most_rows, len(classes))
             model = self._train(table, settings, client)
         return self._set_fitted(model, classes, client)
 

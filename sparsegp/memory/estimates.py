@@ -90,7 +90,7 @@ def shape_of(
     **more: Any,
 ) -> Shape:
     """Return the shape of a run on a table; `more` are further fields of `Shape`."""
-    (n, p), n_test = rows.X.shape, 0 if held_out is None else held_out.X.shape[0]
+    n, p, n_test = rows.most_rows, rows.X.shape[1], 0 if held_out is None else len(held_out.X)
     of_rows = {"itemsize": rows.X.dtype.itemsize, "chunk_rows": max(rows.X.chunks[0])}
     return Shape(n, p, n_classes, settings.rows_to_include(n), settings, n_test, **of_rows, **more)
 
