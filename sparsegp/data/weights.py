@@ -25,6 +25,7 @@ from sparsegp.data.labels import encode, plain_text, tidy_labels
 from sparsegp.data.table import MAX_REPEATED, WEIGHTS, Table, as_table
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.lists import pairs_in
+from sparsegp.math.hashing import PIECE, hashes_of_rows
 from sparsegp.types import Doubles, Integers
 
 BALANCED = "balanced"
@@ -39,8 +40,6 @@ Ten tables reduced to a few columns of few values had .5 to .8, or .15 to .4 wit
 all rows twice or three times, at most .36, and with one class repeated, .42."""
 SEPARATE_NUMBERS = 0.9
 """The same in a regression, where the same number twice is hardly a coincidence."""
-PIECE = 4096
-"""Number of rows that are converted to doubles at a time."""
 
 
 def class_weights(text: str) -> dict[str, float]:
@@ -116,6 +115,8 @@ def effective_rows(
     table, weights = _positive(table, weights)
     if class_weight:
         table, weights = _positive(table, weights * _of_classes(table, weights, class_weight))
+    if (weights == 1.0).all() and not _has_copies(table, scheduler):
+        return replace(table, weights=None)
     groups = _groups(table, weights, scheduler)
     limit, least = (0, SEPARATE_NUMBERS) if of_numbers else (MAX_REPEATED, SEPARATE)
     may_repeat = (weights == 1.0).all() or (weights.sum() <= limit and (weights % 1.0 == 0).all())
@@ -132,6 +133,14 @@ def effective_rows(
         by_place = np.argsort(places)
         places, weights, family = places[by_place], weights[by_place], family[by_place]
     return replace(_taken(table, places, scheduler), weights=weights, origin=family)
+
+
+def _has_copies(table: Table, scheduler: Any) -> bool:
+    """Return whether some rows may have the same inputs; this is much faster than `_groups`."""
+    inputs: Any = table.X
+    each = compute_each(hashes_of_rows, inputs.to_delayed().ravel(), scheduler=scheduler)
+    hashes = np.sort(np.concatenate(each))
+    return bool((hashes[1:] == hashes[:-1]).any())
 
 
 class Groups(NamedTuple):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsegp.likelihoods.sites import SiteRule, Sites
+from sparsegp.math.hashing import mixed
 from sparsegp.registry import Registry
 from sparsegp.types import Doubles, Integers
 
@@ -178,14 +178,6 @@ class Random(Criterion):
         key = np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0]
         words = mixed(marginals.rows.astype(np.uint64) ^ key) >> np.uint64(11)
         return _mask_silent(words.astype(np.float64) * 2.0**-14, rule, marginals)
-
-
-def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the SplitMix64 finaliser of each key; different keys give different words."""
-    z = key * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ (z >> np.uint64(31)))
 
 
 def _excess(x: Doubles) -> Doubles:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import SettingsError
-from sparsegp.ivm.criteria import mixed
+from sparsegp.math.hashing import mixed
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 Words = NDArray[np.uint64]

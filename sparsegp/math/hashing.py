@@ -1,0 +1,27 @@
+"""Hashes of integers and of rows, the same on every machine."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+PIECE = 4096
+"""Number of rows that are converted to doubles at a time."""
+STEP = np.uint64(0xD1342543DE82EF95)
+"""Odd number that separates the columns."""
+
+
+def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the SplitMix64 finaliser of each key; different keys give different words."""
+    z = key * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(z ^ (z >> np.uint64(31)))
+
+
+def hashes_of_rows(X: NDArray[np.generic]) -> NDArray[np.uint64]:
+    """Return a hash of the values of each row as doubles, (n,); equal rows have equal hashes."""
+    out, offsets = np.empty(len(X), np.uint64), np.arange(X.shape[1], dtype=np.uint64) * STEP
+    for start in range(0, len(X), PIECE):
+        part = slice(start, start + PIECE)
+        rows = np.ascontiguousarray(X[part], dtype=np.float64) + 0.0  # without -0.0
+        out[part] = mixed(rows.view(np.uint64) + offsets).sum(axis=1, dtype=np.uint64)
+    return out
