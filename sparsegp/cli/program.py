@@ -61,6 +61,7 @@ class Command(click.Command):
         handler.setFormatter(_Warning("warning: %(message)s"))
         handler.addFilter(_Once())
         logger.addHandler(handler)
+        former, sys.unraisablehook = sys.unraisablehook, _unless_interrupted
         try:
             with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # errors follow
                 code = super().main(*args, **{**extra, "standalone_mode": False}) or 0
@@ -74,6 +75,7 @@ class Command(click.Command):
             click.echo(visible(line), err=True)
         finally:
             logger.removeHandler(handler)
+            sys.unraisablehook = former
         sys.exit(code)
 
 
@@ -104,6 +106,12 @@ def verdict(error: Exception) -> tuple[int, str]:
         case OSError():
             return FAILED, f"error: {error}"
     raise error
+
+
+def _unless_interrupted(found: "sys.UnraisableHookArgs") -> None:
+    """Show an exception of a finalizer, unless it is a second Ctrl-C that came just then."""
+    if not isinstance(found.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(found)
 
 
 def _give_up_output() -> None:

@@ -101,8 +101,7 @@ class SparseRun(Run[SparseModel]):
         self.block_rows = BLOCK_ROWS.checked(self.block_rows)
         super().__post_init__(rows, held_out)
         data, n, weights = self.data, self.data.summary.n, self.data.train.weights
-        fewer = weights is not None or n < data.n_given  # copies were merged, or rows left out
-        if fewer and self.past is None:
+        if data.has_fewer_rows and self.past is None:
             self.settings = self.settings.for_rows(n)
         settings, self.weights = self.settings, weights
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance

@@ -73,6 +73,11 @@ class Prepared:
     first_weight: float = 0.0
 
     @property
+    def has_fewer_rows(self) -> bool:
+        """Whether copies were merged, or rows of weight zero left out."""
+        return self.train.weights is not None or self.summary.n < self.n_given
+
+    @property
     def scaled_variances(self) -> Doubles:
         """Variances of the scaled input columns, (p,)."""
         return self.scaling.variances(self.summary)

@@ -236,10 +236,9 @@ class Tuning(Run[Tuned]):
         self.max_seconds = seconds.checked(self.max_seconds)
         self._end = time.monotonic() + (self.max_seconds or math.inf)
         super().__post_init__(rows, held_out)
-        data = self.data
-        if data.train.weights is not None or data.summary.n < data.n_given:  # copies were merged
+        if self.data.has_fewer_rows:
             self.settings = self.settings.for_rows(self.data.summary.n)
-        settings, scheduler = self.settings, self.runtime.scheduler()
+        data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
         self.n_active = settings.rows_to_include(data.summary.n)
         self.scalings, self.sample = {settings.scaling: data.scaling}, None
         self._is_guarded = skips_search(

@@ -143,7 +143,7 @@ class Model(ABC):
         held, order = self._stored_rows, np.unique(self.rows, return_inverse=True)[1]
         found = self.scaling.apply(np.asarray(X), held.dtype)[order]
         if self.encoding is not None and self.scaling.mixing is None:
-            found, held = (rows[:, ~self.encoding.are_means] for rows in (found, held))
+            found, held = (x[:, ~self.encoding.are_means] for x in (found, held))
         return np.allclose(found, held, 1e-5, 1e-5 * float(np.abs(found).max(initial=0.0)))
 
     @property
