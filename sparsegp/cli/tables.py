@@ -81,7 +81,7 @@ def table_for(
         known["weight"] = None  # columns are known by name, and all others are left out
     dataset = open_dataset(source, labels=labels, **known, **columns)
     rows = dataset.train if learning or dataset.test is None else dataset.test
-    if (labels or learning) and rows.y is None and model.label is not None:
+    if labels and rows.y is None and model.label is not None:
         raise DataError(
             f"{rows.source} needs the column {model.label!r} of labels, or another `label_column`"
         )

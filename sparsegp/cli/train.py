@@ -241,6 +241,6 @@ def summary(
 
 def _that_validated(record: dict[str, Any]) -> str:
     """Return on which rows `validation_nlpp` was measured, in words."""
-    count = record["validation_rows"]
-    by_folds = "in cross-validation, which chose the prior variance"
-    return f"on {plural(count, 'validation row')}" if count else by_folds
+    if count := record["validation_rows"]:
+        return f"on {plural(count, 'validation row')}"
+    return "in cross-validation, which chose the prior variance"

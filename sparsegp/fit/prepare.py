@@ -127,8 +127,8 @@ def prepare(
 
     Copies are merged first wherever rows may have weights, as choices are judged by rows left out,
     which copies would predict. Scaling, and the standardisation of targets, count each remaining
-    row once, whatever its weight.
-    On a runtime of threads rows are read by these threads, whatever the default scheduler of Dask.
+    row once, whatever its weight. On a runtime of threads rows are read by these threads, whatever
+    the default scheduler of Dask.
 
     Parameters
     ----------

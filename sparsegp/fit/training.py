@@ -104,16 +104,16 @@ class Training(SparseRun):
 
     def _add_to_history(self) -> None:
         """Add a point to the learning curve."""
-        point: dict[str, float] = {"n_active": len(self.active)}
-        point["seconds"] = round(self.seconds(), 3)
-        point |= self.figures()
-        if wrong := [key for key, value in point.items() if not np.isfinite(value)]:
-            raise NumericalError(
-                f"{wrong[0]} must be finite, got {point[wrong[0]]} with {len(self.active)} active "
-                "rows; give less extreme parameters of the kernel, another scaling, or test rows "
-                "with labels nearer to those of the training rows"
-            )
-        self.history.append(point)
+        found = self.figures()
+        for name, value in found.items():
+            if not np.isfinite(value):
+                raise NumericalError(
+                    f"{name} must be finite, got {value} with {len(self.active)} active rows; give "
+                    "less extreme parameters of the kernel, another scaling, or test rows with "
+                    "labels nearer to those of the training rows"
+                )
+        point = {"n_active": len(self.active), "seconds": round(self.seconds(), 3)}
+        self.history.append({**point, **found})
 
     def finish(self, keep_blocks: bool = True) -> SparseModel:
         """Compute the posterior, and create and save the model.

@@ -172,9 +172,8 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     n_given = count_original_rows(new)
     new = effective_rows(new, class_weight, scheduler, model.is_regression)
     classes, numbers = model.classes, model.numbers
-    known = replace(new, label=model.label, weight_column=model.weight_column)
-    known = replace(known, missing=new.missing or model.missing or ())
-    new = replace(known, classes=classes, names=model.names)
+    known = {name: getattr(model, name) for name in ("label", "weight_column", "classes", "names")}
+    new = replace(new, **known, missing=new.missing or model.missing or ())
     first_row = int(model.report.get("rows", model.rows.max() + 1))  # older versions lack it
     codes = None if numbers else encode_labels(new)[1]  # raises an error for other classes
     return Prepared(

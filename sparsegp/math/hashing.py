@@ -1,4 +1,4 @@
-"""Hashes of integers and of rows, the same on every machine."""
+"""Hashes of integers and of rows."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -382,8 +382,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
         As for `Model.load`.
     """
     folder, name = file_of(path, MODEL_FILE)
-    files = folder.sizes()
-    if name == MODEL_FILE and name not in files:
+    if name == MODEL_FILE and name not in (files := folder.sizes()):
         if RUN_FILE in files:
             raise StoreError(f"{folder} holds no finished model; continue it with `resume=True`")
         if folder_of(os.path.join(path, TUNING)).sizes():

@@ -186,7 +186,7 @@ class TrainSettings(Settings):
         12,
         "Quadrature nodes of multinomial_probit; more than a few dozen make no difference.",
         least=2,
-        most=300,  # the weights of more Gauss-Hermite nodes do not fit double precision
+        most=300,  # from 371 on, Gauss-Hermite weights do not fit double precision
     )
     report_every: int = setting(
         100,

@@ -365,10 +365,8 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     assert "error" in run("evaluate", "r", "train.csv.gz")
     assert "row 3 (id k3): " in run("explain", "r", "new.csv", "--rows", 3)
     for options in ([], ids):  # ids are no labels
-        assert (
-            "needs the column 'y' of labels"
-            in invoke("evaluate", "r", "new.csv", *options, code=2).stderr
-        )
+        refused = invoke("evaluate", "r", "new.csv", *options, code=2).stderr
+        assert "needs the column 'y' of labels" in refused
     bad = text.replace(f";k9;{age[9]}.0", ";k9;old")
     refused = invoke("predict", "r", "-", "--out", "-", text=bad, code=2).stderr
     assert "column 'age': 'old' is not a number" in refused

@@ -126,7 +126,7 @@ class Columns:
     @property
     def markers(self) -> tuple[str, ...]:
         """Additional markers of missing values, those of the training file included."""
-        return (*self.missing, *(word for word in self.known_missing if word not in self.missing))
+        return tuple(dict.fromkeys((*self.missing, *self.known_missing)))
 
     @property
     def named(self) -> list[str]:
@@ -225,8 +225,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
             raise DataError(
                 f"`weight_column` must not be an input of the model, got {quoted(columns.weight)}"
             )
-        weights = [names.index(columns.weight)] if columns.weight in names else []
-        wanted = (*wanted, *(names[each] for each in weights if each not in left))
+        wanted = (*wanted, *(names[each] for each in rest if names[each] == columns.weight))
         inputs = column_places(wanted, names, source)
         if needed := [names[each] for each in inputs if each in left]:
             raise DataError(f"the model needs {listed(needed)} of {source}; do not `drop` it")
