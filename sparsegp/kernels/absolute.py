@@ -44,13 +44,9 @@ class Absolute(ByColumn):
     needed. Input warping for Gaussian processes: Snoek, Swersky, Zemel & Adams (2014).
     """
 
+    is_rough: ClassVar[bool] = True
     _transform: Callable[[Floats], object] | None = None
     """Replaces its argument by f in place; None if f is the identity."""
-
-    @property
-    def is_rough(self) -> bool:
-        """True: functions have corners where a column has the value of an active row."""
-        return True
 
     @abstractmethod
     def _abs_derivative(self, ratios: Doubles) -> Doubles | float:

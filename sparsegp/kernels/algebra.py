@@ -68,9 +68,9 @@ class Combination(Kernel):
         object.__setattr__(self, "parts", tuple(part for parts in own for part in parts))
 
     @property
-    def complete(self) -> bool:
-        """Whether all parts are complete."""
-        return all(part.complete for part in self.parts)
+    def leaves(self) -> tuple[Kernel, ...]:
+        """Leaves of all parts."""
+        return tuple(leaf for part in self.parts for leaf in part.leaves)
 
     def fill(self, variances: Doubles) -> Kernel:
         """Return the same tree with the default length scales filled in; see `Kernel.fill`."""
@@ -90,29 +90,6 @@ class Combination(Kernel):
         ends = np.cumsum([len(part.parameters()) for part in self.parts])
         pairs = zip(self.parts, np.split(logs, ends[:-1]), strict=True)
         return type(self)(tuple(part.with_parameters(own) for part, own in pairs))
-
-    def has_ard(self, n_features: int) -> bool:
-        """Whether a part has a length scale for every column."""
-        return any(part.has_ard(n_features) for part in self.parts)
-
-    def _check_columns(self, n_features: int) -> None:
-        for part in self.parts:
-            part._check_columns(n_features)
-
-    @property
-    def is_rough(self) -> bool:
-        """Whether a part is rough."""
-        return any(part.is_rough for part in self.parts)
-
-    @property
-    def supports_ard(self) -> bool:
-        """Whether a part can have a length scale for every column."""
-        return any(part.supports_ard for part in self.parts)
-
-    @property
-    def n_distances(self) -> int:
-        """Number of uses of the distances by all parts."""
-        return sum(part.n_distances for part in self.parts)
 
     def _matrix(self, pair: Pair) -> Floats:
         return self._reduce(pair.matrix, in_place=not pair.keeps)

@@ -36,6 +36,12 @@ class Kernel(ABC):
     """True if the last field is a tuple of length scales, which the text spells out."""
     n_fixed: ClassVar[int] = 0
     """Number of leading fields that are not learnt."""
+    n_distances: ClassVar[int] = 0
+    """Number of times that `_matrix` uses the distances of the pair."""
+    is_rough: ClassVar[bool] = False
+    """Whether latent functions have corners, like those of trees."""
+    supports_ard: ClassVar[bool] = False
+    """Whether the kernel can have a length scale for every column."""
     __array_ufunc__: ClassVar[None] = None  # so that numpy scalars defer `+` and `*` to the kernel
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
@@ -79,19 +85,9 @@ class Kernel(ABC):
         """
 
     @property
-    def n_distances(self) -> int:
-        """Number of times that `_matrix` uses the distances of the pair."""
-        return 0
-
-    @property
-    def is_rough(self) -> bool:
-        """Whether latent functions have corners, like those of trees."""
-        return False
-
-    @property
-    def supports_ard(self) -> bool:
-        """Whether the kernel, or a part of it, can have a length scale for every column."""
-        return False
+    def leaves(self) -> "tuple[Kernel, ...]":
+        """Kernels of which an expression is made, in the order of the text; else the kernel."""
+        return (self,)
 
     def __call__(self, X: Floats, Z: Floats, half_norms: Floats | None = None) -> Floats:
         """Return the covariance matrix K_ij = k(x_i, z_j).
@@ -148,7 +144,10 @@ class Kernel(ABC):
             )
         dtype = np.result_type(X, Z)
         X, Z = X.astype(dtype, copy=False), Z.astype(dtype, copy=False)
-        return Pair(X, Z, self.n_distances * (1 + keeps), half_norms, keeps)
+        return Pair(X, Z, self._uses_of_distances() * (1 + keeps), half_norms, keeps)
+
+    def _uses_of_distances(self) -> int:
+        return sum(leaf.n_distances for leaf in self.leaves)
 
     def diag(self, X: Floats) -> Floats:
         """Return the variances k(x_i, x_i), (..., n), of X, (..., n, p); raises as `__call__`."""
@@ -174,7 +173,7 @@ class Kernel(ABC):
         """
         self._check_shapes(X, Z, weights, "(n, m)", (len(X), len(Z)))
         X, Z = np.asarray(X, weights.dtype), np.asarray(Z, weights.dtype)
-        return self._pull_back(Pair(X, Z, 2 * self.n_distances), weights)[1]
+        return self._pull_back(Pair(X, Z, 2 * self._uses_of_distances()), weights)[1]
 
     def slopes(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
         """Return sum_j w_jr dk(x_i, z_j) / dx_i, (R, n, p), in float64.
@@ -227,7 +226,8 @@ class Kernel(ABC):
                     f"{name} must be floats of shape (..., rows, columns), got {X.dtype} of shape "
                     f"{X.shape}"
                 )
-            self._check_columns(X.shape[-1])
+            for leaf in self.leaves:
+                leaf._check_columns(X.shape[-1])
 
     def _check_complete(self) -> None:
         if not self.complete:
@@ -246,10 +246,11 @@ class Kernel(ABC):
     @property
     def complete(self) -> bool:
         """Whether all parameters are given, so that `fill` has nothing to do."""
-        return all(getattr(self, field.name) is not None for field in fields(self))
+        parts = ((leaf, field.name) for leaf in self.leaves for field in fields(leaf))
+        return all(getattr(leaf, name) is not None for leaf, name in parts)
 
     def has_ard(self, n_features: int) -> bool:
-        """Whether the kernel, or a part of it, has a length scale for every column."""
+        """Whether the kernel itself, not a part of it, has a length scale for every column."""
         return self.variadic and len(self.parameter_names) == n_features
 
     def fill(self, variances: Doubles) -> "Kernel":

@@ -30,6 +30,7 @@ class ByColumn(Kernel):
 
     length_scales: tuple[float, ...] | None
     variadic: ClassVar[bool] = True
+    supports_ard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         given: object = self.length_scales
@@ -53,11 +54,6 @@ class ByColumn(Kernel):
         """Return the kernel with other length scales."""
         kernel: Self = replace(cast(Any, self), length_scales=tuple(scales))
         return kernel
-
-    @property
-    def supports_ard(self) -> bool:
-        """True."""
-        return True
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
         """Return 1 and (deviation / l_j)^2; see `Kernel.slope_variances`."""
@@ -127,7 +123,7 @@ def relevances(kernels: Sequence[Kernel], deviations: Doubles) -> Doubles | None
     Doubles (p,) or None
         None if no kernel has a length scale for every column, or none depends on any column.
     """
-    if not any(kernel.has_ard(len(deviations)) for kernel in kernels):
+    if not any(leaf.has_ard(len(deviations)) for kernel in kernels for leaf in kernel.leaves):
         return None
     squares = np.sum([kernel.slope_variances(deviations)[1] for kernel in kernels], axis=0)
     roots = np.sqrt(squares / (squares.max() or 1.0))

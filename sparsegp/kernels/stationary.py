@@ -7,6 +7,7 @@ norms, and work in place: at most two arrays of the size of the result exist at 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class Isotropic(Kernel):
         l, positive, in the unit of the (scaled) inputs. If left out, `fill` sets
         l^2 = sum of the column variances / 2, or l = 1 if all columns are constant.
     """
+
+    n_distances: ClassVar[int] = 1
 
     length_scale: float | None = None
 
@@ -53,11 +56,6 @@ class Isotropic(Kernel):
         """Return 1 and (deviation / l)^2; see `Kernel.slope_variances`."""
         assert self.length_scale is not None
         return 1.0, (deviations / self.length_scale) ** 2
-
-    @property
-    def n_distances(self) -> int:
-        """One."""
-        return 1
 
     def _matrix(self, pair: Pair) -> Floats:
         return self._profile(self._exponent(pair))
@@ -93,10 +91,7 @@ class RBF(Isotropic, name="rbf"):
     .. math:: k(x, z) = \exp\left(-\frac{|x - z|^2}{2 l^2}\right)
     """
 
-    @property
-    def supports_ard(self) -> bool:
-        """True: with them it becomes an `ARD`."""
-        return True
+    supports_ard: ClassVar[bool] = True  # with them it becomes an `ARD`
 
     def _profile(self, G: Floats) -> Floats:
         return np.exp(G, out=G)

@@ -18,7 +18,6 @@ each half, and one pass over the kernel matrix. As a is not quite at the maximum
 first order for one more Newton step: Q + <l, dJ/da>.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -128,7 +127,7 @@ def learn_by_column(
 def _shared(kernel: Kernel, groups: Integers) -> Integers:
     """Return the index of the free parameter behind each parameter (q,), shared within groups."""
     numbers, total = [], 0
-    for part in _parts(kernel):
+    for part in kernel.leaves:
         own = np.arange(len(part.parameters()))
         if isinstance(part, ByColumn):
             segments = len(own) // len(groups)
@@ -136,15 +135,6 @@ def _shared(kernel: Kernel, groups: Integers) -> Integers:
         numbers.append(own + total)
         total = int(numbers[-1].max()) + 1
     return np.unique(np.concatenate(numbers), return_inverse=True)[1]
-
-
-def _parts(kernel: Kernel) -> Iterator[Kernel]:
-    """Yield the terms and factors of a kernel that are not sums or products themselves."""
-    if isinstance(kernel, (Sum, Product)):
-        for part in kernel.parts:
-            yield from _parts(part)
-    else:
-        yield kernel
 
 
 def with_ard(kernel: Kernel, p: int) -> Kernel:

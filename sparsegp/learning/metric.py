@@ -139,5 +139,4 @@ def centred_gradients(parts: Sequence[Part], X: Floats) -> Iterator[Doubles]:
 
 def is_per_column(kernel: Kernel) -> bool:
     """Return whether a kernel, or a part of it, treats columns separately."""
-    parts: Sequence[Kernel] = getattr(kernel, "parts", ())
-    return kernel.variadic or any(map(is_per_column, parts))
+    return any(leaf.variadic for leaf in kernel.leaves)

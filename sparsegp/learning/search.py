@@ -136,8 +136,8 @@ class Search:
         ranking = self._ranking()
         least = MIN_ROWS_FOR_SUM_IN_REGRESSION if self.plan.is_regression else MIN_ROWS_FOR_SUM
         kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
-        able = [n for n, kernel in kernels.items() if kernel.supports_ard]
-        rough = [n for n in able if kernels[n].is_rough]
+        able = [n for n, kernel in kernels.items() if _can_have_ard(kernel)]
+        rough = [n for n in able if any(leaf.is_rough for leaf in kernels[n].leaves)]
         smooth = [n for n in able if n not in rough]
         pairs = [
             known[n]._replace(kernel=f"{known[n].kernel} + {known[other].kernel}")
@@ -154,8 +154,11 @@ class Search:
         kept.update([n for n in rough if self._warped_start(kernels[n]) is not None][:1])
         starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
         few = self.candidates.n_columns <= MAX_METRIC_COLUMNS  # for a metric
-        of_distance = (n for n, kernel in kernels.items() if few and kernel.n_distances)
-        alike = [n for n in of_distance if not is_per_column(kernels[n])][:1]
+        alike = [
+            n
+            for n, kernel in kernels.items()
+            if few and any(leaf.n_distances for leaf in kernel.leaves) and not is_per_column(kernel)
+        ][:1]
         starts += [known[n]._replace(metric=FULL) for n in alike if self._is_close(n, ranking[0])]
         self.slower.update(range(len(known) + len(kept), len(known) + len(starts)))
         learnt = self._learn(starts, "trials of learnt scales")
@@ -301,7 +304,7 @@ class Search:
         best: dict[object, int] = {}
         for n in [self.winner, *self._ranking()]:
             is_mixed = self.candidates.known[n].metric != NONE
-            can_be = n == self.winner if is_mixed else self._kernel(n).supports_ard
+            can_be = n == self.winner if is_mixed else _can_have_ard(self._kernel(n))
             if can_be and self._is_close(n, self.winner):
                 best.setdefault(self._kind(n), n)
         kinds = list(best.values())
@@ -316,8 +319,8 @@ class Search:
     def _kind(self, number: int) -> tuple[str, str, bool, bool]:
         """Return the kind of a candidate: scaling, metric, and whether a sum and rough."""
         _, scaling, metric = self.candidates.known[number]
-        kernel = self._kernel(number)
-        return scaling, metric, self._is_sum(number), kernel.is_rough
+        is_rough = any(leaf.is_rough for leaf in self._kernel(number).leaves)
+        return scaling, metric, self._is_sum(number), is_rough
 
     def _is_sum(self, number: int) -> bool:
         return isinstance(self._kernel(number), Sum)
@@ -351,6 +354,10 @@ class Search:
         """Return candidate numbers, best first; failures come last, ties in order of number."""
         nlpp = {n: math.inf if o.nlpp is None else o.nlpp for n, o in self.outcomes.items()}
         return sorted(sorted(nlpp), key=nlpp.__getitem__) or [0]
+
+
+def _can_have_ard(kernel: Kernel) -> bool:
+    return any(leaf.supports_ard for leaf in kernel.leaves)
 
 
 def _sum_of_nlpp(*outcomes: Outcome) -> float:
