@@ -6,35 +6,24 @@ add an instance with a second formula to the contract in ``tests/kernels/test_co
 name is then known to `parse`, the command line and the stores.
 """
 
-from sparsegp.kernels.absolute import SEGMENTS, Additive, Laplace, Power
-from sparsegp.kernels.algebra import Constant, Product, Sum
-from sparsegp.kernels.base import KERNELS, Kernel
-from sparsegp.kernels.columns import ARD, ByColumn, relevances
-from sparsegp.kernels.linear import Linear
-from sparsegp.kernels.pair import half_squared_norms
-from sparsegp.kernels.parse import brief, parse, parse_many, six_digits
-from sparsegp.kernels.stationary import RBF, Matern32, Matern52
-
-__all__ = [
-    "ARD",
-    "KERNELS",
-    "RBF",
-    "SEGMENTS",
-    "Additive",
-    "ByColumn",
-    "Constant",
-    "Kernel",
-    "Laplace",
-    "Linear",
-    "Matern32",
-    "Matern52",
-    "Power",
-    "Product",
-    "Sum",
-    "brief",
-    "half_squared_norms",
-    "parse",
-    "parse_many",
-    "relevances",
-    "six_digits",
-]
+from sparsegp.kernels.absolute import SEGMENTS as SEGMENTS
+from sparsegp.kernels.absolute import Additive as Additive
+from sparsegp.kernels.absolute import Laplace as Laplace
+from sparsegp.kernels.absolute import Power as Power
+from sparsegp.kernels.algebra import Constant as Constant
+from sparsegp.kernels.algebra import Product as Product
+from sparsegp.kernels.algebra import Sum as Sum
+from sparsegp.kernels.base import KERNELS as KERNELS
+from sparsegp.kernels.base import Kernel as Kernel
+from sparsegp.kernels.columns import ARD as ARD
+from sparsegp.kernels.columns import ByColumn as ByColumn
+from sparsegp.kernels.columns import relevances as relevances
+from sparsegp.kernels.linear import Linear as Linear
+from sparsegp.kernels.pair import half_squared_norms as half_squared_norms
+from sparsegp.kernels.parse import brief as brief
+from sparsegp.kernels.parse import parse as parse
+from sparsegp.kernels.parse import parse_many as parse_many
+from sparsegp.kernels.parse import six_digits as six_digits
+from sparsegp.kernels.stationary import RBF as RBF
+from sparsegp.kernels.stationary import Matern32 as Matern32
+from sparsegp.kernels.stationary import Matern52 as Matern52

@@ -52,12 +52,6 @@ class Absolute(ByColumn):
     def _abs_derivative(self, ratios: Doubles) -> Doubles | float:
         """Return |f'|, elementwise; zero at zero if it is unbounded there."""
 
-    def _times_abs_derivative(self, ratios: Doubles) -> None:
-        """Replace t by |f'(t)| t in place."""
-        derivative = self._abs_derivative(ratios)
-        if isinstance(derivative, np.ndarray) or derivative != 1.0:
-            ratios *= derivative
-
     @abstractmethod
     def _outer_abs_derivative(self, K: Floats, p: int) -> Floats | float:
         """Return |g'|, (n, m) or a scalar, from the covariance matrix, for p columns."""
@@ -136,12 +130,12 @@ class Absolute(ByColumn):
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         X, Z, K, scales = pair.X, pair.Z, pair.matrix(self), self.scales.astype(pair.X.dtype)
         q = weights * self._outer_abs_derivative(K, X.shape[1])
+        derivative = None if self._transform is None else self._abs_derivative
         if self._is_warped(X.shape[1]):
             of_X, of_Z = (np.stack(list(self._segment_parts(rows)), axis=-1) for rows in (X, Z))
-            derivative = None if self._transform is None else self._abs_derivative
             by_segment = weighted_segment_differences(of_X, of_Z, q, derivative)
             return float(np.vdot(weights, K)), by_segment.ravel()
-        by_column = weighted_differences(X / scales, Z / scales, q, self._times_abs_derivative)
+        by_column = weighted_differences(X / scales, Z / scales, q, derivative)
         slopes = by_column if len(scales) > 1 else by_column.sum(keepdims=True)
         return float(np.vdot(weights, K)), slopes
 

@@ -57,17 +57,20 @@ def summed_differences(
 
 
 def weighted_differences(
-    X: Doubles, Z: Doubles, weights: Doubles, each: Callable[[Doubles], object] | None = None
+    X: Doubles,
+    Z: Doubles,
+    weights: Doubles,
+    derivative: Callable[[Doubles], Doubles | float] | None = None,
 ) -> Doubles:
-    """Return sum_ik w_ik f(|x_ij - z_kj|) for every column j, (p,).
+    """Return sum_ik w_ik g(|x_ij - z_kj|) |x_ij - z_kj| for every column j, (p,).
 
     Parameters
     ----------
     X : Doubles (n, p)
     Z : Doubles (m, p)
     weights : Doubles (n, m)
-    each : callable, optional
-        Replaces its argument by f in place, elementwise; default: the identity.
+    derivative : callable, optional
+        Returns g, elementwise; default: one.
     """
     total = np.zeros(X.shape[1])
     for tile, columns, others in _tiles(X.T, Z.T, weights):
@@ -76,8 +79,8 @@ def weighted_differences(
             for j, (x, z) in enumerate(zip(columns, others, strict=True)):
                 np.subtract(x[:, np.newaxis], z, out=differences)
                 np.abs(differences, out=differences)
-                if each is not None:
-                    each(differences)
+                if derivative is not None:
+                    differences *= derivative(differences)
                 total[j] += np.vdot(tile, differences)
     return total
 
