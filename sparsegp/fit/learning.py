@@ -146,5 +146,5 @@ def _bounded(
 
 def _validation_nlpp(run: SparseRun) -> dict[str, float]:
     """Return the validation NLPP of the current active rows; empty without validation rows."""
-    report = POSTERIORS["adf"].make(ActiveRows.of(run.block_settings, run.active), run).report
+    report = POSTERIORS["adf"](ActiveRows.of(run.block_settings, run.active), run).report
     return {name: report[name] for name in ("validation_nlpp",) if name in report}

@@ -130,9 +130,8 @@ class Training(SparseRun):
             If a stop was requested; the progress is in a checkpoint.
         """
         active = ActiveRows.of(self.block_settings, self.active)
-        chosen = POSTERIORS[self.settings.posterior]
         self.progress.start(0, "rounds", "posterior")
-        weights = chosen.make(active, self)
+        weights = POSTERIORS[self.settings.posterior](active, self)
         weights.report["rows"] = self.data.first_row + self.data.n_given
         weights.report["validation_rows"] = int(self.validation.sum())
         weights.report["weight"] = self.data.first_weight + self.total

@@ -5,7 +5,7 @@ w(x) = L^-1 k(X_active, x), every posterior here has the latent mean w . c with 
 differ in c and in the variance.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -240,18 +240,3 @@ class Rows(Protocol):
             Numbers that may be displayed.
         """
         ...
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An entry of the registry of posteriors.
-
-    Attributes
-    ----------
-    make : callable
-    uses_all_rows : bool
-        Whether it needs the stub entries of all rows, so that none may be dropped.
-    """
-
-    make: Callable[[ActiveRows, Rows], PosteriorWeights]
-    uses_all_rows: bool = False

@@ -108,7 +108,6 @@ def _of_variational(settings: "TrainSettings") -> Iterator[str]:
 
 def _of_criterion(settings: "TrainSettings") -> Iterator[str]:
     from sparsegp.ivm.criteria import CRITERIA, Change
-    from sparsegp.posterior import POSTERIORS
 
     single = [name for name in CRITERIA if issubclass(CRITERIA[name], Change)]
     if settings.active_per_class and settings.criterion not in single:
@@ -116,9 +115,8 @@ def _of_criterion(settings: "TrainSettings") -> Iterator[str]:
             "active_per_class needs a criterion that scores single classes, got "
             f"{settings.criterion}; use one of {', '.join(single)}"
         )
-    if settings.stub_entries is not None and POSTERIORS[settings.posterior].uses_all_rows:
+    if settings.stub_entries is not None and settings.posterior == "all":
         yield (
-            "stub_entries bounds the stubs of the candidates, but posterior="
-            f"{settings.posterior} needs those of all rows; give posterior=adf or active, or leave "
-            "the bound out"
+            "stub_entries bounds the stubs of the candidates, but posterior=all needs those of all "
+            "rows; give posterior=adf or active, or leave the bound out"
         )

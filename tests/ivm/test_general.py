@@ -56,7 +56,7 @@ def test_selection_by_gain_is_that_of_a_dense_posterior(name, criterion, lookahe
     columns = sum(len(gather(selection, "stub", c)) for c in every)
     assert columns == sum(len(processes) for _, processes in taken)
     active = ActiveRows.of(run.settings, selection.active)
-    posterior = Posterior(active, POSTERIORS["adf"].make(active, None))
+    posterior = Posterior(active, POSTERIORS["adf"](active, None))
     recursion = gather(selection, "mean"), gather(selection, "variance")
     for mean, variance in (recursion, posterior.latent(run.X)):
         np.testing.assert_allclose(mean, dense.mean, atol=1e-7)
