@@ -239,12 +239,13 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, 
     With a former posterior, its values are the means of the prior. The second result holds the
     quantiles of the conformal scores of these rows, or is None if they are not wanted.
     """
-    reduction = [W for W, _ in problem.reductions()]
     weights = PosteriorWeights(
-        list(c), reduction=reduction, calibration=Calibration(prior_scale=scale)
+        list(c),
+        reduction=[W for W, _ in problem.reductions()],
+        calibration=Calibration(prior_scale=scale),
+        whitened=problem.whitened(c),
     )
-    of_weights = problem.active, problem.rows, weights, problem.factors
-    mean, variance, target = latent_validation(*of_weights)
+    mean, variance, target = latent_validation(problem.active, problem.rows, weights)
     of_rows = problem.rows.validation_weights
     log_z = functools.partial(
         log_z_and_slopes, problem.active.likelihood, mean, variance, target, of_rows=of_rows

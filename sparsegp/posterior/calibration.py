@@ -1,6 +1,6 @@
 """Fit of temperature and variance weight to validation rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
@@ -48,19 +48,13 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
 
 
 def latent_validation(
-    active: ActiveRows,
-    rows: Rows,
-    weights: PosteriorWeights,
-    factors: Sequence[Doubles] | None = None,
+    active: ActiveRows, rows: Rows, weights: PosteriorWeights
 ) -> tuple[Doubles, Doubles, Any]:
-    """Return latent means (n, R), variances (n, C) and targets (n,) of the validation rows.
-
-    `factors` are `active.factors()`, computed if omitted.
-    """
+    """Return latent means (n, R), variances (n, C) and targets (n,) of the validation rows."""
     answers = rows.map_blocks("validation_rows")
     x = np.concatenate([part for part, _ in answers])
     target = np.concatenate([part for _, part in answers])
-    mean, variance = Posterior(active, weights, factors).latent(x)
+    mean, variance = Posterior(active, weights).latent(x)
     return mean, variance, target
 
 

@@ -184,10 +184,13 @@ class Problem:
         taken = self.reductions()
         gain = [_rounded(factor) for factor, _ in self.metric]
         report |= {"jitter": max(jitter for _, jitter in taken)}
-        whitened = [*map(functools.partial(solve_lower, transposed=True), self.factors, c)]
         return PosteriorWeights(
-            list(c), gain, [W for W, _ in taken], calibration, report, whitened=whitened
+            list(c), gain, [W for W, _ in taken], calibration, report, whitened=self.whitened(c)
         )
+
+    def whitened(self, c: Doubles) -> list[Doubles]:
+        """Return L^-T c of each kernel, for coefficients (C, d, R)."""
+        return [*map(functools.partial(solve_lower, transposed=True), self.factors, c)]
 
     def reductions(self) -> list[tuple[Doubles, float]]:
         """Return W of each kernel, rounded as a model stores it, and its jitter."""

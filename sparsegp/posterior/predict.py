@@ -17,7 +17,7 @@ Rows are processed in tiles of a fixed size, so that the prediction for a row do
 number of rows in a call.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 
@@ -103,8 +103,6 @@ class Posterior:
     ----------
     active : ActiveRows
     weights : PosteriorWeights
-    factors : sequence of Doubles, optional
-        `active.factors()`, computed if omitted.
 
     Attributes
     ----------
@@ -122,12 +120,7 @@ class Posterior:
         Prior variance factor s.
     """
 
-    def __init__(
-        self,
-        active: ActiveRows,
-        weights: PosteriorWeights,
-        factors: Sequence[Doubles] | None = None,
-    ) -> None:
+    def __init__(self, active: ActiveRows, weights: PosteriorWeights) -> None:
         self.kernels, self.prior_scale = active.kernels, weights.calibration.prior_scale
         self.x = [np.asarray(active.x[members], np.float64) for members in active.members()]
         self.half_norms = [half_squared_norms(own) for own in self.x]
@@ -135,7 +128,7 @@ class Posterior:
         if triangles is not None and not active.likelihood.numeric:
             triangles = [each.astype(active.x.dtype) for each in triangles]
         if whitened is None or triangles is None:
-            factors = active.factors() if factors is None else factors
+            factors = active.factors()
             pairs = zip(factors, weights.coefficients, strict=True)
             whitened = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
             if triangles is None:  # float64: small differences of large variances
