@@ -36,7 +36,7 @@ def select(
         score = quantise(-likelihood.log_z(m, s, target))  # eq. 5.5; ties go to the smaller row
         score[active] = -np.inf
         i = int(score.argmax())
-        p = likelihood.gradient(m[[i]], None, target[[i]])[1][0]  # eq. 4.3 and 4.4
+        p = likelihood.gradient(m[[i]], target[[i]])[1][0]  # eq. 4.3 and 4.4
         s_i = s[i].copy()
         for k, C in enumerate(covariances):
             sigma = C[i] - M[k].T @ M[k][:, i]  # eq. 5.1

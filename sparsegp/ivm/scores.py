@@ -56,7 +56,7 @@ class Scores:
         self.lazy = lazy and criterion.concave and rule.likelihood.has_score_bounds
         if self.lazy:  # bounds from evaluations at means of zero
             zero = np.zeros((n_latent, n_latent))
-            log_z, gradient = self.likelihood.gradient(zero, None, np.arange(n_latent))
+            log_z, gradient = self.likelihood.gradient(zero, np.arange(n_latent))
             self.slope, self.offset = gradient[target], log_z[target]
 
     def take(self, index: Integers) -> None:
@@ -87,7 +87,7 @@ class Scores:
         if not self.lazy:
             return self.criterion.scores(self.rule, marginals)
         x = marginals.mean / np.sqrt(1.0 + self.likelihood.noise_precision * marginals.variance)
-        log_z, gradient = self.likelihood.gradient(x, None, marginals.target)
+        log_z, gradient = self.likelihood.gradient(x, marginals.target)
         bent = self.likelihood.curvature_bound * x
         self.slope[index] = gradient + bent
         self.offset[index] = log_z - np.einsum("nk,nk->n", gradient + 0.5 * bent, x)

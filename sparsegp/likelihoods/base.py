@@ -111,22 +111,13 @@ class Likelihood(ABC):
         """Whether scores have the upper bounds that lazy selection needs."""
         return False
 
-    def density_gradient(self, latent: Doubles, target: Any) -> Doubles:
-        """Return d log p(y|u) / du, (n, R); needed unless `gradient` is overridden."""
+    def gradient(self, latent: Doubles, target: Any) -> tuple[Doubles, Doubles]:
+        """Return log p(y|u) (n,), and its gradient in the latent values (n, R)."""
         raise NotImplementedError
-
-    def gradient(
-        self, mean: Doubles, variance: Doubles | None, target: Any
-    ) -> tuple[Doubles, Doubles]:
-        """Return log Z (n,) and its gradient in the means (n, R); if variance is None, of log p."""
-        if variance is None:
-            return self.log_density(mean, target), self.density_gradient(mean, target)
-        found = self.moments(mean, variance, target)
-        return found.log_z, found.slope
 
     def mean_gradient(self, mean: Floats, target: Any) -> tuple[Doubles, Floats]:
         """Return log p(y|u) (n,) and its gradient (n, R), optimised for many rows."""
-        return self.gradient(mean.astype(np.float64), None, target)
+        return self.gradient(mean.astype(np.float64), target)
 
     def n_latent(self, n_classes: int) -> int:
         """Return the number R of latent values per row."""
@@ -277,7 +268,7 @@ class Likelihood(ABC):
 LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
 
 
-def require_classes(name: str, n_classes: int, least: int = 2) -> None:
-    """Raise a `SettingsError` if there are fewer classes than a likelihood needs."""
-    if n_classes < least:
-        raise SettingsError(f"likelihood={name} needs at least {least} classes, got {n_classes}")
+def require_classes(name: str, n_classes: int) -> None:
+    """Raise a `SettingsError` if there are fewer than two classes."""
+    if n_classes < 2:
+        raise SettingsError(f"likelihood={name} needs at least 2 classes, got {n_classes}")

@@ -53,6 +53,10 @@ class Biased(Likelihood):
         changed: Any = {"biases": tuple(values.tolist())}
         return replace(self, **changed)
 
+    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
+        """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
+        return self.moments(mean, variance, target).slope[:, : len(self.biases)]
+
     def _biased(self, mean: Doubles) -> Doubles:
         """Return means or latent values (..., K) with the biases added."""
         if self.biases and len(self.biases) != mean.shape[-1]:

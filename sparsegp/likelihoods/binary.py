@@ -61,10 +61,11 @@ class Binary(Likelihood):
         """Return log p(y|u); see `Likelihood`."""
         return self._log_link(sign(target) * (latent[..., 0] + self.bias))
 
-    def density_gradient(self, latent: Doubles, target: Any) -> Doubles:
-        """Return d log p(y|u) / du, (n, 1)."""
+    def gradient(self, latent: Doubles, target: Any) -> tuple[Doubles, Doubles]:
+        """Return log p(y|u) and its gradient; see `Likelihood`."""
         y = sign(target)[:, np.newaxis]
-        return y * self._link_derivatives(y * (latent + self.bias))[0]
+        slope = y * self._link_derivatives(y * (latent + self.bias))[0]
+        return self.log_density(latent, target), slope
 
     def curvature(self, latent: Doubles, target: Integers) -> Doubles:
         """Return -d2 log p(y|u) / du2, (n, 1)."""

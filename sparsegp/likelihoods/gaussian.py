@@ -38,9 +38,10 @@ class Gaussian(Likelihood, name="gaussian"):
         """Return log N(y | u, sigma^2); see `Likelihood`."""
         return _log_normal(target - latent[..., 0], self.noise_variance)
 
-    def density_gradient(self, latent: Doubles, target: Any) -> Doubles:
-        """Return d log p(y|u) / du, (n, 1)."""
-        return np.asarray((target[:, np.newaxis] - latent) / self.noise_variance)
+    def gradient(self, latent: Doubles, target: Any) -> tuple[Doubles, Doubles]:
+        """Return log p(y|u) and its gradient; see `Likelihood`."""
+        slope = (target[:, np.newaxis] - latent) / self.noise_variance
+        return self.log_density(latent, target), slope
 
     def moments(
         self, mean: Doubles, variance: Doubles, target: Any, weight: Doubles | float = 1.0

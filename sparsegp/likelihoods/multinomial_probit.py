@@ -104,7 +104,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         curvature = np.empty(mean.shape)
         curvature[_others(target, n_classes)] = rival.T.reshape(-1)
         curvature[np.arange(n), target] = own
-        slope = _assemble_gradient(pull, variance, target)
+        scale = np.sqrt(1 + variance)[_others(target, n_classes)].reshape(n, n_classes - 1)
+        slope = _assemble_gradient(pull / scale.T, target)
         return Moments(log_z, slope, curvature / (1 + variance))
 
     def log_z(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
@@ -142,19 +143,16 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             log_p[~near] = super().log_probabilities(mean[~near], variance[~near])
         return log_p
 
-    def gradient(
-        self, mean: Doubles, variance: Doubles | None, target: Integers
-    ) -> tuple[Doubles, Doubles]:
-        """Return log Z (n,) and its gradient with respect to the means (n, K).
+    def gradient(self, latent: Doubles, target: Integers) -> tuple[Doubles, Doubles]:
+        """Return log p(y|u) (n,) and its gradient (n, K).
 
-        The gradient sums to zero over the classes, because Z depends only on differences. A
-        variance of None means zero.
+        The gradient sums to zero over the classes, because p depends only on differences.
         """
-        log_z, pull = np.empty(len(target)), np.empty((mean.shape[1] - 1, len(target)))
-        for rows, _, _, terms in self._quadrature(self._biased(mean), variance, target):
+        log_z, pull = np.empty(len(target)), np.empty((latent.shape[1] - 1, len(target)))
+        for rows, _, _, terms in self._quadrature(self._biased(latent), None, target):
             log_z[rows] = terms.log_z
             pull[:, rows] = -ordered_sum(terms.weight * terms.hazard, axis=1)
-        return log_z, _assemble_gradient(pull, variance, target)
+        return log_z, _assemble_gradient(pull, target)
 
     def mean_gradient(self, mean: Floats, target: Integers) -> tuple[Doubles, Floats]:
         """Return log Z (n,) and its gradient (n, K) without latent variance, for many rows.
@@ -235,7 +233,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             across = contrasts(target[rows], mean.shape[1])
             of_gaps = across.swapaxes(1, 2) @ weights[rows] @ across
             fall[:, rows] = _third(terms, gap, of_gaps)
-        return _assemble_gradient(fall, None, target)
+        return _assemble_gradient(fall, target)
 
     def _rivals(self, gap: Floats) -> tuple[Doubles, Floats]:
         """Return log Z (n,) and its gradient in the means of the rivals (j, n) for gaps (j, n)."""
@@ -250,19 +248,17 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             pull[:, some] = -ordered_sum(terms.weight * terms.hazard, axis=1)
         return log_z, pull
 
-    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
-        """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
-        return self.gradient(mean, variance, target)[1][:, : len(self.biases)]
-
     def _quadrature(
         self, mean: Doubles, variance: Doubles | None, target: Integers
     ) -> Iterator[tuple[Integers, Doubles, Doubles, ProductTerms]]:
-        """Yield rows (n,), gaps and ratios (K - 1, n), and terms of the rule for the variances."""
-        shared = variance is None or variance.shape[1] == 1
-        rule: Any = product_terms if shared else stepped_terms
+        """Yield rows (n,), gaps and ratios (K - 1, n), and terms of the rule for the variances.
+
+        A variance of None means zero.
+        """
+        variance = np.zeros((len(mean), 1)) if variance is None else variance
+        rule: Any = product_terms if variance.shape[1] == 1 else stepped_terms
         for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
-            some_variance = None if variance is None else variance[rows]
-            gap, ratio = _gaps(mean[rows], some_variance, target[rows])
+            gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
             every, wide = np.arange(rows.start, rows.stop), np.broadcast_to(ratio, gap.shape)
             for some, terms in rule(gap, ratio, self.n_nodes):
                 yield every[some], gap[:, some], wide[:, some], terms
@@ -310,30 +306,22 @@ def _third(terms: ProductTerms, gap: Doubles, of_gaps: Doubles) -> Floats:
     return np.asarray(ordered_sum(weight * total, axis=1))
 
 
-def _assemble_gradient(pull: Floats, variance: Doubles | None, target: Integers) -> Doubles:
-    """Return the gradient (n, K) from v_j times that of the classes j != i, (K - 1, n)."""
-    n, n_classes = len(target), len(pull) + 1
-    others = _others(target, n_classes)
-    if variance is not None:
-        scale = np.sqrt(1 + variance)
-        pull = pull / (scale if scale.shape[1] == 1 else scale[others].reshape(n, len(pull))).T
-    gradient = np.empty((n, n_classes))
-    gradient[others] = pull.T.reshape(-1)
-    gradient[np.arange(n), target] = -ordered_sum(pull)
+def _assemble_gradient(pull: Floats, target: Integers) -> Doubles:
+    """Return the gradient (n, K) from that of the classes j != i, (K - 1, n)."""
+    gradient = np.empty((len(target), len(pull) + 1))
+    gradient[_others(target, len(pull) + 1)] = pull.T.reshape(-1)
+    gradient[np.arange(len(target)), target] = -ordered_sum(pull)
     return gradient
 
 
-def _gaps(mean: Doubles, variance: Doubles | None, target: Integers) -> tuple[Doubles, Doubles]:
+def _gaps(mean: Doubles, variance: Doubles, target: Integers) -> tuple[Doubles, Doubles]:
     """Return (m_i - m_j) / v_j (K - 1, n) and v_i / v_j (K - 1, n or 1) for j != i."""
     n, every = len(target), np.arange(len(target))
     others = _others(target, mean.shape[1])
     gap = mean[every, target][:, np.newaxis] - mean[others].reshape(n, -1)
-    one = np.ones((gap.shape[1], 1), dtype=gap.dtype)
-    if variance is None:
-        return np.ascontiguousarray(gap.T), one
     scale = np.sqrt(1 + variance)
     if scale.shape[1] == 1:
-        return np.ascontiguousarray((gap / scale).T), one
+        return np.ascontiguousarray((gap / scale).T), np.ones((gap.shape[1], 1))
     rival = scale[others].reshape(n, -1)
     ratio = scale[every, target][:, np.newaxis] / rival
     return np.ascontiguousarray((gap / rival).T), np.ascontiguousarray(ratio.T)

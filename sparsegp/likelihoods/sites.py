@@ -73,7 +73,7 @@ def variational(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) 
     4.4.
     """
     bound = likelihood.curvature_bound
-    shift = likelihood.gradient(mean, None, target)[1] / bound
+    shift = likelihood.gradient(mean, target)[1] / bound
     with np.errstate(invalid="ignore"):  # the caller reports variances lost to rounding
         length = np.sqrt(1.0 / bound + variance)
     return Sites(mean + shift, np.full_like(variance, bound), length, shift / length)

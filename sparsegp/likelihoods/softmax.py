@@ -111,13 +111,9 @@ class Softmax(Biased, name="softmax"):
         slope[target, rows] += 1
         return own, np.ascontiguousarray(slope.T)
 
-    def gradient(
-        self, mean: Doubles, variance: Doubles | None, target: Any
-    ) -> tuple[Doubles, Doubles]:
-        """Return log Z and its gradient, which is e_y - p without variance (RW eq. 3.33)."""
-        if variance is not None:
-            return super().gradient(mean, variance, target)
-        log_p, rows = self.log_densities(mean), np.arange(len(mean))
+    def gradient(self, latent: Doubles, target: Any) -> tuple[Doubles, Doubles]:
+        """Return log p(y|u) and its gradient e_y - p (RW eq. 3.33)."""
+        log_p, rows = self.log_densities(latent), np.arange(len(latent))
         own, slope = log_p[rows, target], -np.exp(log_p)
         slope[rows, target] = -np.expm1(own)
         return own, slope
@@ -157,10 +153,6 @@ class Softmax(Biased, name="softmax"):
         if not parts:
             return Moments(np.empty(0), np.empty(mean.shape), np.empty(mean.shape))
         return Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-
-    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
-        """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
-        return self.moments(mean, variance, target).slope[:, : len(self.biases)]
 
 
 def _tilted(

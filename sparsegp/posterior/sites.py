@@ -55,7 +55,7 @@ def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     site, likelihood = active.site, active.likelihood
     bound = likelihood.curvature_bound
     for round_ in range(MAX_ROUNDS):
-        site = extrapolated + likelihood.gradient(extrapolated, None, active.target)[1] / bound
+        site = extrapolated + likelihood.gradient(extrapolated, active.target)[1] / bound
         new = np.concatenate(
             [s @ site[:, k] for s, k in zip(smoothers, active.columns(), strict=True)], axis=1
         )
@@ -64,7 +64,7 @@ def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         mean, extrapolated = new, new + momentum / (momentum + 3.0) * step
         if np.abs(step).max() <= TOLERANCE * max(1.0, np.abs(new).max()):
             logger.info("posterior active: converged after %d rounds", round_ + 1)
-            site = mean + likelihood.gradient(mean, None, active.target)[1] / bound
+            site = mean + likelihood.gradient(mean, active.target)[1] / bound
             return regression(active, site)
     logger.warning(
         "posterior active: stopped after %d rounds; means still move by %.1e",

@@ -83,7 +83,7 @@ def test_derivatives_of_densities_by_differences(name: str) -> None:
         up, down = latent + unit, latent - unit
         rise = some.likelihood.log_density(up, some.target)
         rise = rise - some.likelihood.log_density(down, some.target)
-        slope = likelihood.gradient(latent, None, some.target)[1]
+        slope = likelihood.gradient(latent, some.target)[1]
         assert_allclose(slope[:, r], rise / (2 * step), atol=1e-7)
         bend = (traces(up) - traces(down)) / (2 * step)
         found = likelihood.curvature_gradient(latent, some.target, weights)
@@ -137,7 +137,7 @@ def test_huge_variances_need_shorter_steps(name: str) -> None:
     latent = Mixture(found.components, x).latent(x)[0]
     likelihood: Any = some.likelihood
     assert np.isfinite(found.log_evidence)
-    slope = likelihood.gradient(latent, None, target)[1]
+    slope = likelihood.gradient(latent, target)[1]
     assert_allclose(slope, found.components[0].coefficients[0], atol=2e-5)
 
 

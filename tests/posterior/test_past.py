@@ -107,14 +107,14 @@ def test_an_update_ends_where_no_slope_is_left() -> None:
     stayed = updated.rows[updated.rows < 300]
     kept = np.array([model.rows.tolist().index(row) for row in stayed])
     new, codes = model.scaling.apply(X[300:]), y[300:]
-    mean, zero = model.posterior.latent(new)[0], np.zeros((200, 1))
+    mean = model.posterior.latent(new)[0]
     kappa = mean_curvature(model.likelihood, mean, codes)
     assert 0.0 < kappa < 1.0
     known = PastRows(model.active, model.weights, kept, stayed - 300, kappa)
     (gram,), (force,) = known.projected_onto(updated.active, updated.active.factors())
     (P,), (w,) = updated.active.penalties(updated.active.factors()), features(updated.active, new)
     c = updated.weights.coefficients[0]
-    p = updated.likelihood.gradient(w.T @ c, zero, codes)[1]
+    p = updated.likelihood.gradient(w.T @ c, codes)[1]
     slope = w @ p + force - (P + kappa * gram) @ c
     assert np.abs(slope).max() < 1e-4 * np.abs(w @ p).max()
 
