@@ -157,16 +157,12 @@ class Likelihood(ABC):
         """Return log Z, (n,); parameters as for `moments`."""
         return self.moments(mean, variance, target).log_z
 
-    def log_probabilities(
-        self, mean: Doubles, variance: Doubles, n_classes: int | None = None
-    ) -> Doubles:
+    def log_probabilities(self, mean: Doubles, variance: Doubles) -> Doubles:
         """Return the log probability of every class, (n, K), normalised to sum to one.
 
         Parameters
         ----------
         mean, variance : Doubles (n, R)
-        n_classes : int, optional
-            K, if the likelihood does not know it.
 
         Raises
         ------
@@ -178,8 +174,8 @@ class Likelihood(ABC):
                 f"likelihood={self.name} is for numbers and has no class probabilities; "
                 "use predictive"
             )
-        count = n_classes or self._n_classes(mean.shape[1])
-        each = [self.log_z(mean, variance, np.full(len(mean), code)) for code in range(count)]
+        codes = range(self._n_classes(mean.shape[1]))
+        each = [self.log_z(mean, variance, np.full(len(mean), code)) for code in codes]
         log_p = np.array(each)
         return np.asarray((log_p - log_sum_exp(log_p)).T)
 

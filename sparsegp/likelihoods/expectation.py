@@ -41,7 +41,7 @@ def log_probabilities(
         K.
     """
     if covariance.ndim == 2 and not isinstance(likelihood, Softmax):
-        return likelihood.log_probabilities(mean, covariance, n_classes)
+        return likelihood.log_probabilities(mean, covariance)
     if not covariance.any():
         log_p = _densities(likelihood, mean[np.newaxis], n_classes)[:, 0]
     else:

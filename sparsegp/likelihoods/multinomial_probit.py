@@ -124,9 +124,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             out[rows] = terms.log_z
         return out
 
-    def log_probabilities(
-        self, mean: Doubles, variance: Doubles, n_classes: int | None = None
-    ) -> Doubles:
+    def log_probabilities(self, mean: Doubles, variance: Doubles) -> Doubles:
         """Return the log probability of every class, (n, K), normalised to sum to one.
 
         If the classes share the variance and no mean is far behind the largest, one quadrature

@@ -87,13 +87,11 @@ class Softmax(Biased, name="softmax"):
             return self.log_density(self._shrunk(mean, variance), target)
         return super().log_z(mean, variance, target)
 
-    def log_probabilities(
-        self, mean: Doubles, variance: Doubles, n_classes: int | None = None
-    ) -> Doubles:
+    def log_probabilities(self, mean: Doubles, variance: Doubles) -> Doubles:
         """Return the log probability of every class, (n, K); see `Likelihood`."""
         if variance.shape[1] < mean.shape[1]:
             return self.log_densities(self._shrunk(mean, variance))
-        return super().log_probabilities(mean, variance, n_classes)
+        return super().log_probabilities(mean, variance)
 
     def _shrunk(self, mean: Doubles, variance: Doubles) -> Doubles:
         """Return latent values whose probabilities approximate the expected ones (MacKay)."""
