@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import StoreError
-from sparsegp.ivm.inclusions import Inclusions
+from sparsegp.ivm.inclusions import COLUMNS, Inclusions
 from sparsegp.ivm.shrink import Keep
 from sparsegp.state import require_shapes
 from sparsegp.types import Booleans, Doubles, Floats, Integers
@@ -77,15 +77,11 @@ class History(Generic[S]):
         self.kept = [Keep(*each) for each in words.tolist()]
 
 
-COLUMNS = ("rows", "target", "x", "site", "precision", "score")
-"""Fields of a batch that are saved unchanged, concatenated over batches."""
-
-
 class ActiveSet(History[Inclusions]):
     """One active set, as batches of inclusions in order."""
 
     def _joined(self, name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(batch, name)[: batch.count] for batch in self.included])
+        return np.concatenate([getattr(batch, name) for batch in self.included])
 
     @property
     def rows(self) -> Integers:
@@ -110,10 +106,10 @@ class ActiveSet(History[Inclusions]):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as a few arrays; factors are packed row by row without their zeros."""
         batches = self.included
-        factor = [b.factor[:, : b.count, : b.stop][:, _lower(b.start, b.stop)] for b in batches]
+        factor = [batch.factor[:, _lower(batch.start, batch.stop)] for batch in batches]
         return {
             **{name: self._joined(name) for name in COLUMNS},
-            "step": np.concatenate([batch.step[:, : batch.count] for batch in batches], axis=1),
+            "step": np.concatenate([batch.step for batch in batches], axis=1),
             "factor": np.concatenate(factor, axis=1),
             "counts": np.array([batch.count for batch in batches]),
             **self.kept_arrays(),
@@ -152,8 +148,8 @@ class ActiveSet(History[Inclusions]):
             triangle = slice(start * (start + 1) // 2, stop * (stop + 1) // 2)
             factor[:, _lower(start, stop)] = packed[:, triangle]
             columns = {name: arrays[name][batch] for name in COLUMNS}
-            step = arrays["step"][:, batch]
-            active.included.append(Inclusions.padded(slots, start, factor, step, **columns))
+            columns |= {"factor": factor, "step": arrays["step"][:, batch]}
+            active.included.append(Inclusions(start=start, slots=slots, **columns))
         return active
 
 

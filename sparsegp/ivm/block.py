@@ -79,7 +79,8 @@ class RowBlock(Block):
         if self.n_active >= batch.stop:
             return  # the message was received before
         self._require(batch.start)
-        columns, q, width = self._pending_columns(batch), batch.count, batch.step.shape[2]
+        columns, q, (*_, step) = self._pending_columns(batch), batch.count, batch.padded()
+        width = step.shape[2]
         mean = self.mean.reshape(self.n_tiles, self.width, self.mean.shape[1])
         variance = self.variance.reshape(self.n_tiles, self.width, len(columns))
         for c, panels in enumerate(self.stubs):
@@ -90,22 +91,23 @@ class RowBlock(Block):
                 panel[tiles, first : first + q] = columns[c][tiles, :q]  # M, eq. 5.3
                 mu = columns[c][tiles].astype(np.float64)
                 mu[:, q:] = 0.0
-                mean[tiles, :, own] += np.matmul(mu.transpose(0, 2, 1), batch.step[c])  # eq. 5.4
+                mean[tiles, :, own] += np.matmul(mu.transpose(0, 2, 1), step[c])  # eq. 5.4
                 variance[tiles, :, c] -= np.einsum("tqn,tqn->tn", mu, mu)  # eq. 5.2
-        self.open[self._places(batch.rows[:q])] = False
+        self.open[self._places(batch.rows)] = False
         self.n_active, self.sizes = batch.stop, [batch.stop] * len(columns)
 
     def _columns(self, batch: Inclusions) -> list[Floats]:
         """Return the stub columns of a batch, (tiles, slots, width) for each process."""
         t, dtype = batch.start, self.X.dtype
+        x, factor, _ = batch.padded()
         found = []
         for c, kernel in enumerate(self.settings.kernels):
-            past = batch.factor[c, :, :t].astype(dtype)
-            within = inverse_lower(batch.factor[c, :, t:]).astype(dtype)
+            past = factor[c, :, :t].astype(dtype)
+            within = inverse_lower(factor[c, :, t:]).astype(dtype)
             columns = np.empty((self.n_tiles, batch.slots, self.width), dtype=dtype)
             for tiles in self._groups():
                 X, half_norms = self._inputs(tiles)
-                sigma = kernel(X, batch.x, half_norms).transpose(0, 2, 1)
+                sigma = kernel(X, x, half_norms).transpose(0, 2, 1)
                 for these, panel in self._panels(c):
                     sigma -= np.matmul(past[:, these], panel[tiles])  # eq. 5.1
                 np.matmul(within, sigma, out=columns[tiles])
@@ -117,8 +119,8 @@ class RowBlock(Block):
         pending, self._pending = self._pending, None
         if pending is not None:
             proposed, columns = pending
-            rows = proposed.rows[: batch.count], batch.rows[: batch.count]
-            if proposed.start == batch.start and np.array_equal(*rows):
+            same_rows = np.array_equal(proposed.rows[: batch.count], batch.rows)
+            if proposed.start == batch.start and same_rows:
                 return columns
         return self._columns(batch)
 

@@ -10,33 +10,32 @@ step. Here pi, length and step are those of its site (likelihoods/sites.py; GR e
 pi = 1). In the notation of SLH appendix C.1 this L is Pi^(-1/2) L: Pi^(-1) + K_I = L L^T.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sparsegp.ivm.criteria import Marginals
 from sparsegp.types import Doubles, Floats, Integers
 
+COLUMNS = ("rows", "target", "x", "site", "precision", "score")
+"""Fields of a batch whose first axis is that of its rows."""
+
 
 @dataclass(frozen=True)
 class Inclusions:
-    """Batch of rows included one after the other, in a fixed number of slots.
-
-    Slots beyond `count` are empty and hold zeros (ones on the diagonal of the factor). Products
-    thus have the same shapes, and the same rounding, whether or not a batch was cut short.
+    """Batch of rows included one after the other.
 
     Attributes
     ----------
     start : int
         Number of active rows before the batch.
-    count : int
-        Number of rows in the batch.
+    slots : int
+        Number of rows for which there is room; see `padded`.
     rows : Integers (q,)
-        Row numbers in the whole data set, in order of inclusion; -1 in empty slots.
+        Row numbers in the whole data set, in order of inclusion.
     target : array (q,)
-        Class codes, or targets in a regression; -1 in empty slots.
+        Class codes, or targets in a regression.
     x : Floats (q, p)
     factor : Doubles (C, q, start + q)
         New rows of L, one matrix per process.
@@ -51,7 +50,7 @@ class Inclusions:
     """
 
     start: int
-    count: int
+    slots: int
     rows: Integers
     target: Any
     x: Floats
@@ -61,34 +60,9 @@ class Inclusions:
     precision: Doubles
     score: Doubles
 
-    @classmethod
-    def padded(
-        cls, slots: int, start: int, factor: Doubles, step: Doubles, **arrays: NDArray[Any]
-    ) -> "Inclusions":
-        """Return a batch with `slots` slots, the first of them filled with the given rows.
-
-        Parameters
-        ----------
-        slots, start : int
-        factor : Doubles (C, count, start + count)
-        step : Doubles (C, count, R)
-        **arrays
-            The other fields, (count, ...).
-        """
-        n_processes, count, stop = factor.shape
-        square = np.zeros((n_processes, slots, start + slots))
-        square[:, :, start:] = np.eye(slots)
-        square[:, :count, :stop] = factor
-        steps = _filled(step.swapaxes(0, 1), slots, 0).swapaxes(0, 1)
-        others = {
-            name: _filled(values, slots, -1 if name in {"rows", "target"} else 0)
-            for name, values in arrays.items()
-        }
-        return cls(start=start, count=count, factor=square, step=steps, **others)
-
     @property
-    def slots(self) -> int:
-        """Number of slots q."""
+    def count(self) -> int:
+        """Number of rows q in the batch."""
         return len(self.rows)
 
     @property
@@ -98,22 +72,20 @@ class Inclusions:
 
     def first(self, count: int) -> "Inclusions":
         """Return the first `count` rows as a batch with the same number of slots."""
-        if count == self.count:
-            return self
-        names = ("rows", "target", "x", "site", "precision", "score")
-        return self.padded(
-            self.slots,
-            self.start,
-            self.factor[:, :count, : self.start + count],
-            self.step[:, :count],
-            **{name: getattr(self, name)[:count] for name in names},
-        )
+        factor, step = self.factor[:, :count, : self.start + count], self.step[:, :count]
+        columns = {name: getattr(self, name)[:count] for name in COLUMNS}
+        return replace(self, factor=factor, step=step, **columns)
 
+    def padded(self) -> tuple[Floats, Doubles, Doubles]:
+        """Return `x`, `factor` and `step` of all slots.
 
-def _filled(values: NDArray[Any], slots: int, fill: float) -> NDArray[Any]:
-    out = np.full((slots, *values.shape[1:]), fill, dtype=values.dtype)
-    out[: len(values)] = values
-    return out
+        Those beyond `count` hold zeros, and ones on the diagonal of the factor. Products thus have
+        the same shapes, and the same rounding, whether or not a batch was cut short.
+        """
+        none, more = (0, 0), (0, self.slots - self.count)
+        factor, empty = np.pad(self.factor, (none, more, more)), np.arange(self.count, self.slots)
+        factor[:, empty, self.start + empty] = 1.0
+        return np.pad(self.x, (more, none)), factor, np.pad(self.step, (none, more, none))
 
 
 @dataclass(frozen=True)

@@ -126,11 +126,11 @@ class Pool:
         within = self.columns[:, :count, picked].swapaxes(1, 2)  # [c, j, s]: column s at row j
         factor = np.concatenate([offered.stub[:, picked], np.tril(within, -1)], axis=2)
         factor[:, np.arange(count), start + np.arange(count)] = self.length[:, :count]
-        return Inclusions.padded(
-            self.columns.shape[1],
-            start,
-            factor,
-            self.step[:, :count],
+        return Inclusions(
+            start=start,
+            slots=self.columns.shape[1],
+            factor=factor,
+            step=self.step[:, :count],
             rows=self.now.rows[picked],
             target=self.now.target[picked],
             x=offered.x[picked],

@@ -77,25 +77,19 @@ def _check(
         doubtful = (moments > done[local]) & (moments < limit)
         if scores.lazy:
             best = _bounds(batch, before.take(local), scores, index[local], mu[0][:, local])
-            doubtful &= best >= (batch.score[: batch.count, np.newaxis] - 1.0) * ROUNDING_UNIT
+            doubtful &= best >= (batch.score[:, np.newaxis] - 1.0) * ROUNDING_UNIT
         hit = doubtful.any(axis=0)
         local, moment = local[hit], doubtful.argmax(axis=0)[hit]
         done[local] = moment
         for j in np.unique(moment).tolist():
             at = local[moment == j]
             now = _marginals_at(batch, before.take(at), mu[:, :, at], j)
-            if _is_overtaken(batch, j, now, index[at], scores):
+            exact = quantise(scores.evaluate(index[at], now))
+            tied = (exact == batch.score[j]) & (now.rows < batch.rows[j])
+            if ((exact > batch.score[j]) | tied).any():
                 limit = j
                 break
     return limit
-
-
-def _is_overtaken(
-    batch: Inclusions, j: int, now: Marginals, index: Integers, scores: Scores
-) -> bool:
-    exact = quantise(scores.evaluate(index, now))
-    better = (exact > batch.score[j]) | ((exact == batch.score[j]) & (now.rows < batch.rows[j]))
-    return bool(better.any())
 
 
 def _marginals_at(batch: Inclusions, before: Marginals, mu: Doubles, j: int) -> Marginals:
@@ -110,7 +104,7 @@ def _bounds(
     batch: Inclusions, before: Marginals, scores: Scores, index: Integers, mu: Doubles
 ) -> Doubles:
     """Return upper bounds of the scores at every moment, (count, n); mu (count, n)."""
-    step = batch.step[0, : batch.count]  # (count, K)
+    step = batch.step[0]  # (count, K)
     slope, mean = scores.slope[index], before.mean
     gram = np.triu(step @ step.T, 1)
     along = 2.0 * (step @ mean.T + gram.T @ mu) + mu * np.square(step).sum(axis=1)[:, np.newaxis]
