@@ -175,6 +175,5 @@ class Selection:
 
     def _offered(self, rows: Integers, scores: Doubles) -> Pool:
         """Return a pool of the given rows, best first."""
-        candidates, settings = merge(self.blocks.map_blocks("gather", rows, scores)), self.settings
-        slots = self.order.slots
-        return Pool(candidates, settings.kernels, settings.rule, settings.criterion, slots)
+        candidates = merge(self.blocks.map_blocks("gather", rows, scores))
+        return Pool(candidates, self.settings, self.order.slots)

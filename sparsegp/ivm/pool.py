@@ -5,17 +5,14 @@ rows one after the other (ivm/reference.py), each with a site at the updated mar
 messages to the row blocks.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from sparsegp.errors import NumericalError
-from sparsegp.ivm.criteria import Criterion
 from sparsegp.ivm.inclusions import Candidates, Inclusions
+from sparsegp.ivm.rows import BlockSettings
 from sparsegp.ivm.scores import Scores
-from sparsegp.kernels import Kernel
-from sparsegp.likelihoods.sites import SiteRule
 
 
 class Pool:
@@ -25,31 +22,22 @@ class Pool:
     ----------
     candidates : Candidates
         Best first.
-    kernels : sequence of Kernel
-    rule : SiteRule
-    criterion : Criterion
+    settings : BlockSettings
     slots : int
         Maximum number of rows in a batch.
     """
 
-    def __init__(
-        self,
-        candidates: Candidates,
-        kernels: Sequence[Kernel],
-        rule: SiteRule,
-        criterion: Criterion,
-        slots: int,
-    ) -> None:
-        self.candidates, self.rule = candidates, rule
-        x, of = candidates.x, candidates.marginals
+    def __init__(self, candidates: Candidates, settings: BlockSettings, slots: int) -> None:
+        self.candidates, self.slots, self.rule = candidates, slots, settings.rule
+        x, of, kernels = candidates.x, candidates.marginals, settings.kernels
         self.now = replace(of, mean=of.mean.copy(), variance=of.variance.copy())
         self.covariance = np.empty((len(kernels), len(x), len(x)))
         for c, kernel in enumerate(kernels):
             stub = candidates.stub[c]
             self.covariance[c] = kernel(x, x) - stub @ stub.T
             np.fill_diagonal(self.covariance[c], of.variance[:, c])
-        n_latent = of.mean.shape[1]
-        self.scores = Scores(criterion, rule, of.target, n_latent, len(kernels) == 1)
+        n_latent, lazy = settings.n_latent, len(kernels) == 1
+        self.scores = Scores(settings.criterion, self.rule, of.target, n_latent, lazy)
         self.columns = np.zeros((len(kernels), slots, len(x)))
         self.length = np.empty((len(kernels), slots))
         self.step = np.empty((len(kernels), slots, n_latent // len(kernels)))
@@ -128,7 +116,7 @@ class Pool:
         factor[:, np.arange(count), start + np.arange(count)] = self.length[:, :count]
         return Inclusions(
             start=start,
-            slots=self.columns.shape[1],
+            slots=self.slots,
             factor=factor,
             step=self.step[:, :count],
             rows=self.now.rows[picked],

@@ -23,7 +23,7 @@ def offered(selection, count):
 
 
 def pool_of(run, candidates, slots):
-    return Pool(candidates, run.kernels, run.rule, run.criterion, slots)
+    return Pool(candidates, run.settings, slots)
 
 
 def after(texts, stop, **options):
