@@ -2,7 +2,7 @@
 
 - `reference`: the recursion as printed in the paper, which the other modules compute in parallel;
 - `criteria`, `scores`: the scores of rows, and bounds that avoid evaluating most of them;
-- `inclusions`, `active_set`: batches for the row blocks, and the record of all batches;
+- `inclusions`, `active_set`: messages to the row blocks, and the record of all of them;
 - `rows`, `block`, `pairs`: the state of a row block, with one active set or one per process;
 - `features`, `evidence_rows`: sums over the rows of a block, for the posterior and for learning;
 - `greedy`, `pool`, `verify`: rounds of several inclusions, in one-by-one order or in panels;

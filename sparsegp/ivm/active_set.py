@@ -7,33 +7,18 @@ them.
 
 from collections.abc import Mapping
 from dataclasses import astuple
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import StoreError
-from sparsegp.ivm.inclusions import COLUMNS, Inclusions
+from sparsegp.ivm.inclusions import COLUMNS, Inclusions, Pair
 from sparsegp.ivm.shrink import Keep
 from sparsegp.state import require_shapes
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
-
-class Step(Protocol):
-    """One or more inclusions that row blocks apply together."""
-
-    @property
-    def start(self) -> int:
-        """Number of inclusions before it."""
-        ...
-
-    @property
-    def stop(self) -> int:
-        """Number of inclusions after it."""
-        ...
-
-
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=Inclusions | Pair)
 
 
 class History(Generic[S]):

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,18 +40,15 @@ class Marginals:
     @classmethod
     def joined(cls, parts: Sequence["Marginals"]) -> "Marginals":
         """Return the marginals of the rows of several parts."""
-        names = [own.name for own in fields(cls) if getattr(parts[0], own.name) is not None]
+        names = parts[0]._arrays()
         return cls(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
 
     def take(self, index: Integers) -> "Marginals":
         """Return the marginals of some rows."""
-        return Marginals(
-            self.rows[index],
-            self.target[index],
-            self.mean[index],
-            self.variance[index],
-            None if self.weight is None else self.weight[index],
-        )
+        return Marginals(**{name: array[index] for name, array in self._arrays().items()})
+
+    def _arrays(self) -> dict[str, Any]:
+        return {name: array for name, array in vars(self).items() if array is not None}
 
     def weighted(self, values: Doubles) -> Doubles:
         """Return values of the rows, (n,), multiplied by the row weights."""

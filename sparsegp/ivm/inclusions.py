@@ -1,4 +1,4 @@
-"""Batches of inclusions, which the driver sends to all row blocks and records.
+"""Inclusions, in batches or pairs, which the driver sends to all row blocks and records.
 
 For process c (a kernel with its stub matrix) the included row i, the j-th of the active set, adds a
 row to the lower triangular factor L,
@@ -86,6 +86,45 @@ class Inclusions:
         factor, empty = np.pad(self.factor, (none, more, more)), np.arange(self.count, self.slots)
         factor[:, empty, self.start + empty] = 1.0
         return np.pad(self.x, (more, none)), factor, np.pad(self.step, (none, more, none))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Inclusion of a row in the active set of one process.
+
+    Attributes
+    ----------
+    start : int
+        Number of pairs before it.
+    process : int
+    row : int
+    target : int
+    x : Floats (p,)
+    factor : Doubles (t + 1,)
+        New row of L: the stub entries of the row, then the length of its site.
+    step : float
+        Change of the latent means along the new stub column.
+    site, precision : float
+        Mean and precision of the site.
+    score : float
+        In units of `ROUNDING_UNIT`.
+    """
+
+    start: int
+    process: int
+    row: int
+    target: int
+    x: Floats
+    factor: Doubles
+    step: float
+    site: float
+    precision: float
+    score: float
+
+    @property
+    def stop(self) -> int:
+        """Number of pairs after it."""
+        return self.start + 1
 
 
 @dataclass(frozen=True)

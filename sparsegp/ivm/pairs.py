@@ -8,7 +8,6 @@ their best scores; a row that is active for one process can remain a candidate f
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from sparsegp.errors import StoreError
 from sparsegp.ivm.active_set import History
 from sparsegp.ivm.criteria import Change, Marginals
 from sparsegp.ivm.greedy import Blocks, make_room
+from sparsegp.ivm.inclusions import Pair
 from sparsegp.ivm.rows import Block, BlockSettings
 from sparsegp.ivm.scores import quantise
 from sparsegp.types import Booleans, Doubles, Floats, Integers
@@ -26,45 +26,6 @@ PANEL = 64
 """Number of stub columns allocated at a time."""
 NARROW_PANEL = 16
 """The same if stub entries are bounded, so that little memory is unused."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Inclusion of a row in the active set of one process.
-
-    Attributes
-    ----------
-    start : int
-        Number of pairs before it.
-    process : int
-    row : int
-    target : int
-    x : Floats (p,)
-    factor : Doubles (t + 1,)
-        New row of L: the stub entries of the row, then the length of its site.
-    step : float
-        Change of the latent means along the new stub column.
-    site, precision : float
-        Mean and precision of the site.
-    score : float
-        In units of `ROUNDING_UNIT`.
-    """
-
-    start: int
-    process: int
-    row: int
-    target: int
-    x: Floats
-    factor: Doubles
-    step: float
-    site: float
-    precision: float
-    score: float
-
-    @property
-    def stop(self) -> int:
-        """Number of pairs after it."""
-        return self.start + 1
 
 
 class PairBlock(Block):
