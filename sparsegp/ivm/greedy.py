@@ -72,9 +72,7 @@ class Order:
         return POOL_PER_SLOT[n_rows >= MANY_ROWS] * self.lookahead if self.lookahead > 1 else 1
 
 
-def make_room(
-    blocks: Blocks, settings: BlockSettings, active: History[Any], n_processes: int
-) -> int:
+def make_room(blocks: Blocks, settings: BlockSettings, active: History[Any]) -> int:
     """Drop candidates if due; return the number of inclusions up to which the rest are kept.
 
     Parameters
@@ -82,15 +80,13 @@ def make_room(
     blocks : Blocks
     settings : BlockSettings
     active : ActiveSet or PairSet
-    n_processes : int
-        Number of stub columns per inclusion.
     """
     bound, start = settings.bound, len(active)
     if bound is None:
         return settings.capacity
     if start == active.room:
         room = bound.room(start, settings.capacity)
-        most, words = bound.size(room, n_processes), (0, 0, 0)
+        most, words = bound.size(room), (0, 0, 0)
         ranking = Ranking.joined(blocks.map_blocks("ranking", start))
         if len(ranking.score) > most:
             words = ranking.thresholds(most, math.floor(bound.best * most))
@@ -137,7 +133,7 @@ class Selection:
     def round(self, stop: int) -> bool:
         """Include the next batch, up to `stop` active rows; return whether there was one."""
         settings, order, active = self.settings, self.order, self.active
-        room = make_room(self.blocks, settings, active, len(settings.kernels))
+        room = make_room(self.blocks, settings, active)
         if len(self._waiting):
             self._include_waiting(min(order.slots, stop - len(active), room - len(active)))
             return True

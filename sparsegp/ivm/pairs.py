@@ -105,8 +105,7 @@ class PairBlock(Block):
 
     def _evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
         """Return the best score of each row, which decides what is kept (SLH section 4.2)."""
-        best: Doubles = self._scores(index, marginals).max(axis=1)
-        return best
+        return np.asarray(self._scores(index, marginals).max(axis=1))
 
     def _reindex(self, places: Integers) -> None:
         self.open_pairs = self.open_pairs[places] & self.real[:, np.newaxis]
@@ -214,7 +213,7 @@ class PairSelection:
         """Include the best pair; return whether there was one."""
         del stop  # one more pair never exceeds it
         d = len(self.active)
-        room = make_room(self.blocks, self.settings, self.active, n_processes=1)
+        room = make_room(self.blocks, self.settings, self.active)
         offered = self._offered or self.blocks.map_blocks("advance", None, d)
         pairs = [pair for pair in offered if pair is not None]
         if not pairs:

@@ -13,7 +13,7 @@ all scores are alike.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ class Bound:
     Parameters
     ----------
     entries : int
-        B, over the candidates of all blocks and all processes.
+        B, over the candidates of all blocks, if an inclusion makes one stub column.
     every : int
         k, the number of inclusions between two thinnings.
     best : float
@@ -47,11 +47,11 @@ class Bound:
         """Return the number of active rows at the next thinning."""
         return min((n_active // self.every + 1) * self.every, capacity)
 
-    def size(self, room: int, n_processes: int) -> int:
+    def size(self, room: int) -> int:
         """Return m', the maximum number of candidates with `room` active rows."""
-        return self.entries // (n_processes * room)
+        return self.entries // room
 
-    def sizes(self, n_rows: int, capacity: int, n_processes: int) -> list[tuple[int, int, int]]:
+    def sizes(self, n_rows: int, capacity: int) -> list[tuple[int, int, int]]:
         """Return for each thinning the active rows at it and at the next, and the candidates kept.
 
         Initially all n rows are candidates.
@@ -59,30 +59,30 @@ class Bound:
         found, candidates = [], n_rows
         for start in range(0, capacity, self.every):
             room = self.room(start, capacity)
-            candidates = min(candidates, self.size(room, n_processes))
+            candidates = min(candidates, self.size(room))
             found.append((start, room, candidates))
             candidates -= room - start
         return found
 
-    def for_run(self, n_rows: int, capacity: int, n_processes: int) -> "Bound | None":
-        """Return the bound, or None if all rows can be kept to the end.
+    def for_run(self, n_rows: int, capacity: int, n_columns: int) -> "Bound | None":
+        """Return the bound for inclusions of n stub columns; None if all rows can be kept.
 
         Raises
         ------
         SettingsError
             If candidates would run out.
         """
-        if n_rows * capacity * n_processes <= self.entries:
+        if n_rows * capacity * n_columns <= self.entries:
             return None
         starts = range(0, capacity, self.every)
-        least = n_processes * max(self.room(d, capacity) * (capacity - d) for d in starts)
+        least = n_columns * max(self.room(d, capacity) * (capacity - d) for d in starts)
         if self.entries < least:
             raise SettingsError(
                 f"stub_entries must be at least {least}, so that there are candidates for all "
                 f"{capacity} inclusions, got {self.entries}; raise stub_entries, "
                 "or lower n_active"
             )
-        return self
+        return replace(self, entries=self.entries // n_columns)
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ class _Layout:
         self.steps, bound = [(0, d, whole)], settings.bound(n, d, self.kernels)
         if bound is not None:
             partly = -(-n // (GROUP * TILE)) * NARROW  # allowance for partly filled tiles
-            held = bound.sizes(n - settings.n_validation(n), d, self.columns)
+            held = bound.sizes(n - settings.n_validation(n), d)
             self.steps = [(start, stop, min(left + partly, whole)) for start, stop, left in held]
         tiles, workers = tiles_per_unit(n, bound is not None), shape.n_workers
         block = rows_of_block(n, workers or shape.n_threads, tiles, shape.block_rows)

@@ -182,11 +182,7 @@ CASES: dict[str, dict[str, Any]] = {
     "bounded": {"bound": BOUND},
     "bounded, double": {"bound": BOUND, "lookahead": 1, "dtype": np.float64},
     "bounded, panel": {"bound": BOUND, "panel": 4, "criterion": Entropy(), "rule": PROBIT},
-    "bounded, per class": {
-        "bound": Bound(3 * BOUND.entries, EVERY, 0.5),
-        "texts": PER_CLASS,
-        "panel": 4,
-    },
+    "bounded, per class": {"bound": BOUND, "texts": PER_CLASS, "panel": 4},
     "bounded, pairs": {
         "bound": BOUND,
         "texts": PER_CLASS,

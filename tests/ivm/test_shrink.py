@@ -56,15 +56,15 @@ def test_who_is_kept_is_what_the_paper_says(name):
         d, before = len(selection.active), candidates(selection)
         thinning = d == selection.active.room
         scores = quantise(scores_of(run, selection, before))
-        make_room(selection.blocks, selection.settings, selection.active, n_processes(run))
+        make_room(selection.blocks, selection.settings, selection.active)
         if thinning:
             assert_chosen(run, d, before, scores, candidates(selection))
         selection.round(N_ACTIVE)
-        entries = len(candidates(selection)) * len(selection.active) * n_processes(run)
+        entries = len(candidates(selection)) * len(selection.active)
         assert entries <= run.bound.entries
         again |= set(candidates(selection)) & set(selection.active.rows)
     assert bool(again) == run.pairs  # active for one class, and a candidate for others
-    expected = BOUND.sizes(N, N_ACTIVE, 1)
+    expected = BOUND.sizes(N, N_ACTIVE)
     assert expected == [(0, 6, 800), (6, 12, 400), (12, 18, 266), (18, 24, 200)]
     assert [(k.start, k.room) for k in selection.active.kept] == [each[:2] for each in expected]
 
@@ -82,7 +82,7 @@ def scores_of(run, selection, rows):
 
 
 def assert_chosen(run, d, before, scores, kept):
-    most = min(run.bound.entries // (n_processes(run) * (d + EVERY)), len(before))
+    most = min(run.bound.entries // (d + EVERY), len(before))
     assert len(kept) == most
     order = np.argsort(-scores, kind="stable")
     worst = scores[order[most // 2 - 1]]
@@ -101,7 +101,7 @@ def test_equal_scores_do_not_favour_the_first_rows():
     """When nothing is included yet, a table sorted by class would lose its last classes."""
     run = case("bounded", bound=Bound(entries=3000, every=EVERY, best=1.0))
     selection = run.begin()
-    make_room(selection.blocks, selection.settings, selection.active, n_processes=1)
+    make_room(selection.blocks, selection.settings, selection.active)
     rows = candidates(selection)
     assert len(rows) == 500
     assert abs(rows.mean() - N / 2) < 4 * N / np.sqrt(12 * 500)
@@ -177,7 +177,7 @@ def test_memory_falls(name):
         (block,) = selection.blocks.blocks
         entries = sum(panel.size for panels in block.stubs for panel in panels)
         spare = len(run.kernels) * NARROW_PANEL if run.pairs else 0
-        rows = run.bound.size(block.room, n_processes(run)) + 4 * (NARROW - 1)  # of four groups
+        rows = run.bound.size(block.room) + 4 * (NARROW - 1)  # of four groups
         assert entries <= rows * (block.room * n_processes(run) + spare)
         sizes.append(block.mean.nbytes + block.variance.nbytes)
     assert sizes == sorted(sizes, reverse=True)
@@ -211,6 +211,7 @@ def test_a_bound_that_is_not_felt_is_none():
         Bound(1199, 10, 0.5).for_run(100, 60, 1)
     with pytest.raises(SettingsError, match="at least 3600"):
         Bound(1200, 10, 0.5).for_run(100, 60, 3)
+    assert Bound(3602, 10, 0.5).for_run(100, 60, 3) == Bound(1200, 10, 0.5)
 
 
 def test_as_few_candidates_as_can_be():
