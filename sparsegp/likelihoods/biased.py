@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.likelihoods.base import Likelihood
+from sparsegp.likelihoods.base import Likelihood, require_classes
 from sparsegp.types import Doubles, Integers
 
 
@@ -20,6 +20,20 @@ class Biased(Likelihood):
     """
 
     biases: tuple[float, ...]
+
+    @classmethod
+    def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
+        """Return the likelihood with biases of zero.
+
+        Raises
+        ------
+        SettingsError
+            If there are fewer than two classes.
+        """
+        require_classes(cls.name, n_classes)
+        family: Any = cls
+        likelihood: Self = family(biases=(0.0,) * n_classes)
+        return likelihood
 
     def n_latent(self, n_classes: int) -> int:
         """Return K: a row has one latent value per class."""

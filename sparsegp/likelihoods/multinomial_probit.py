@@ -10,13 +10,13 @@ added to the means (Seeger, Lawrence & Herbrich 2006, eq. 8 and appendix D).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from sparsegp.fields import setting
-from sparsegp.likelihoods.base import Moments, require_classes
+from sparsegp.likelihoods.base import Moments
 from sparsegp.likelihoods.biased import Biased
 from sparsegp.likelihoods.softmax_sites import contrasts
 from sparsegp.math.normal import log_cdf_and_hazard
@@ -69,15 +69,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return the likelihood with biases of zero.
-
-        Raises
-        ------
-        SettingsError
-            If there are fewer than two classes.
-        """
-        require_classes(cls.name, n_classes)
-        return cls(n_nodes, (0.0,) * n_classes)
+        """Return the likelihood with `n_nodes` nodes and biases of zero; see `Biased`."""
+        return replace(super().start(n_classes), n_nodes=n_nodes)
 
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u) = log Z without latent variance; see `Likelihood`."""

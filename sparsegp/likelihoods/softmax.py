@@ -13,13 +13,13 @@ with the means or the variances are large, and keeps the tilted variances positi
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sparsegp.errors import SettingsError
 from sparsegp.fields import setting
-from sparsegp.likelihoods.base import Moments, require_classes
+from sparsegp.likelihoods.base import Moments
 from sparsegp.likelihoods.biased import Biased
 from sparsegp.likelihoods.softmax_sites import Terms, mode
 from sparsegp.math.gaussian_quadrature import product_rule
@@ -57,18 +57,6 @@ class Softmax(Biased, name="softmax"):
 
     n_nodes: int = setting(3, least=3, most=MAX_POINTS)
     biases: tuple[float, ...] = ()
-
-    @classmethod
-    def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return the likelihood with biases of zero and 3 nodes along each dimension.
-
-        Raises
-        ------
-        SettingsError
-            If there are fewer than two classes.
-        """
-        require_classes(cls.name, n_classes)
-        return cls(biases=(0.0,) * n_classes)
 
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u); see `Likelihood`."""
