@@ -158,16 +158,12 @@ class Block(ABC):
         self.settings, self.held_out, self.n_rows = settings, held_out, len(X)
         self.X = _tiled(X, transform, settings.allocate)
         self.half_norms = half_squared_norms(self.X)
-        self.first_row, padded = first_row, len(self.X)
-        self.labels = np.zeros(padded, np.float64 if settings.likelihood.numeric else np.int64)
-        self.labels[: self.n_rows] = target
-        self.validation = np.zeros(padded, dtype=bool)
-        if validation is not None:
-            self.validation[: self.n_rows] = validation
-        self.weights: Doubles | None = None
-        if weights is not None:
-            self.weights = np.ones(padded)
-            self.weights[: self.n_rows] = weights
+        self.first_row, padding = first_row, (0, len(self.X) - self.n_rows)
+        kind = np.float64 if settings.likelihood.numeric else np.int64
+        validation = np.zeros(self.n_rows, dtype=bool) if validation is None else validation
+        self.labels = np.pad(np.asarray(target, kind), padding)
+        self.validation = np.pad(validation, padding)
+        self.weights = None if weights is None else np.pad(weights, padding, constant_values=1.0)
         self._begin()
 
     def _begin(self) -> None:

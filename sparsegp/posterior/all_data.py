@@ -197,7 +197,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
     problem.joined = False
     while not search.over:
         columns = columns_of_part(rows.n_rows) if search.part else TILE
-        problem.set_scale(search.scale, columns)
+        problem.set_scale(scale_of(search.step), columns)
         ascent = search.current_ascent(problem.begin, problem.carry)
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         if len(problem.validation) == 0:
@@ -206,8 +206,8 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         report(-float(problem.validation.mean()))
     best = search.best
     assert best is not None  # the search is over
-    problem.set_scale(best.scale)
-    calibration, scores = calibrate(problem, best.ascent.point, best.scale)
+    problem.set_scale(scale_of(best.step))
+    calibration, scores = calibrate(problem, best.ascent.point)
     tried = {f"{scale_of(step):.4g}": nlpp for step, nlpp in search.tried}
     return Plan(calibration, tried, scores)
 
@@ -233,7 +233,7 @@ def _maximise(problem: Problem, rows: Rows, state: Ascents) -> Ascent:
     return ascent
 
 
-def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, Quantiles | None]:
+def calibrate(problem: Problem, c: Doubles) -> tuple[Calibration, Quantiles | None]:
     """Fit temperature and variance weight to the validation rows, given `PRIOR`.
 
     With a former posterior, its values are the means of the prior. The second result holds the
@@ -242,7 +242,7 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, 
     weights = PosteriorWeights(
         list(c),
         reduction=[W for W, _ in problem.reductions()],
-        calibration=Calibration(prior_scale=scale),
+        calibration=Calibration(prior_scale=problem.scale),
         whitened=problem.whitened(c),
     )
     mean, variance, target = latent_validation(problem.active, problem.rows, weights)
@@ -255,7 +255,7 @@ def calibrate(problem: Problem, c: Doubles, scale: float) -> tuple[Calibration, 
         before = problem.rows.past.weights.calibration
         known = np.array([before.temperature, before.variance_weight])
         means = np.where(known > 0.0, np.log(np.maximum(known, 1e-6)), means)
-    calibration = Calibration(*fit_by_slopes(log_z, (means, deviations)), scale)
+    calibration = Calibration(*fit_by_slopes(log_z, (means, deviations)), problem.scale)
     if not problem.rows.keeps_scores:
         return calibration, None
     logs = calibration.log_probabilities(problem.active.likelihood, mean, variance)

@@ -71,11 +71,6 @@ class Peak:
     ascent: Ascent
 
     @property
-    def scale(self) -> float:
-        """Prior variance factor."""
-        return scale_of(self.step)
-
-    @property
     def nlpp(self) -> float:
         """NLPP of the validation rows, in nats."""
         return -float(self.log_z.mean())
@@ -133,11 +128,6 @@ class Search:
     part: bool = False
     patience: int = PATIENCE
 
-    @property
-    def scale(self) -> float:
-        """Prior variance factor of the current ascent."""
-        return scale_of(self.step)
-
     def current_ascent(
         self, start: Callable[[Doubles | None], Ascent], carry: Callable[[Ascent, float], Ascent]
     ) -> Ascent:
@@ -156,7 +146,7 @@ class Search:
         if self.best is None or self.halfway is None:
             self.ascent = start(None if self.halfway is None else self.halfway.point)
         else:
-            self.ascent = carry(self.halfway, self.best.scale)
+            self.ascent = carry(self.halfway, scale_of(self.best.step))
         return self.ascent
 
     def record_iteration(self, log_z: Doubles, ascent: Ascent, rising: bool) -> None:
