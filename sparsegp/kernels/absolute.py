@@ -89,12 +89,16 @@ class Absolute(ByColumn):
     def _sums(self, pair: Pair) -> Floats:
         """Return the argument of g, (..., n, m)."""
         check_range(1 / self.scales.min(), pair.X.dtype, self)
-        X, Z, weights = pair.X, pair.Z, 1 / self.scales
         with np.errstate(over="ignore"):  # distances beyond the range of the precision
-            if self._is_warped(X.shape[-1]):
-                X, Z, weights = self._warped(X), self._warped(Z), np.ones(1)
-            weights = np.broadcast_to(weights, X.shape[-1])
-            return summed_differences(X, Z, weights, self._transform)
+            X, Z, scales = self._warped_and_scales(pair.X, pair.Z)
+            return summed_differences(X, Z, 1 / scales, self._transform)
+
+    def _warped_and_scales(self, X: Floats, Z: Floats) -> tuple[Floats, Floats, Doubles]:
+        """Return both inputs, warped if so wanted, and the scale of every column, (p,)."""
+        p = X.shape[-1]
+        if self._is_warped(p):
+            return self._warped(X), self._warped(Z), np.ones(p)
+        return X, Z, np.broadcast_to(self.scales, p)
 
     def _rates(self, p: int) -> Doubles:
         """Return 1 / l for the segments of p columns, (p, 1 or 4)."""
@@ -116,17 +120,6 @@ class Absolute(ByColumn):
             total += part
         return total
 
-    def _ratios(self, X: Doubles, Z: Doubles) -> Iterator[Doubles]:
-        """Yield (x_j - z_j) / l_j, or w_j(x_j) - w_j(z_j), (n, m), column by column."""
-        if self._is_warped(X.shape[1]):
-            scales: Doubles = np.ones(X.shape[1])
-            columns, others = self._warped(X).T, self._warped(Z).T
-        else:
-            scales = np.broadcast_to(self.scales, X.shape[1:])
-            columns, others = X.T, Z.T
-        for x, z, scale in zip(columns, others, scales, strict=True):
-            yield np.subtract.outer(x, z) / scale
-
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         X, Z, K, scales = pair.X, pair.Z, pair.matrix(self), self.scales.astype(pair.X.dtype)
         q = weights * self._outer_abs_derivative(K, X.shape[1])
@@ -141,7 +134,9 @@ class Absolute(ByColumn):
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
         q, columns = factors * self._outer_abs_derivative(self._matrix(Pair(X, Z)), X.shape[1]), []
-        for t in self._ratios(X, Z):
+        own, others, scales = self._warped_and_scales(X, Z)
+        for x, z, scale in zip(own.T, others.T, scales, strict=True):
+            t = np.subtract.outer(x, z) / scale
             steep = np.sign(t)
             steep *= self._abs_derivative(np.abs(t, out=t))
             steep *= q
