@@ -198,7 +198,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
     while not search.over:
         columns = columns_of_part(rows.n_rows) if search.part else TILE
         problem.set_scale(scale_of(search.step), columns)
-        ascent = search.current_ascent(problem.begin, problem.carry)
+        ascent = search.current_ascent(problem)
         gain = ascent.step(problem.value_and_gradient, problem.solve, problem.resolution)
         if len(problem.validation) == 0:
             return first_plan(rows)

@@ -15,12 +15,12 @@ of one more ascent with all rows, which starts halfway to the best iteration for
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from sparsegp.math.lbfgs import Ascent
+from sparsegp.posterior.objective import Problem
 from sparsegp.types import Doubles
 
 STEP = np.sqrt(10.0)
@@ -128,25 +128,15 @@ class Search:
     part: bool = False
     patience: int = PATIENCE
 
-    def current_ascent(
-        self, start: Callable[[Doubles | None], Ascent], carry: Callable[[Ascent, float], Ascent]
-    ) -> Ascent:
-        """Return the current ascent, started if necessary.
-
-        Parameters
-        ----------
-        start : callable
-            Maps a point, or None for the default, to an ascent from there.
-        carry : callable
-            Converts a state, given its prior variance factor, to the current factor.
-        """
+    def current_ascent(self, problem: Problem) -> Ascent:
+        """Return the current ascent, started if necessary."""
         if self.ascent is not None:
             return self.ascent
         self.rounds = self.halfway_rounds
         if self.best is None or self.halfway is None:
-            self.ascent = start(None if self.halfway is None else self.halfway.point)
+            self.ascent = problem.begin(None if self.halfway is None else self.halfway.point)
         else:
-            self.ascent = carry(self.halfway, scale_of(self.best.step))
+            self.ascent = problem.carry(self.halfway, scale_of(self.best.step))
         return self.ascent
 
     def record_iteration(self, log_z: Doubles, ascent: Ascent, rising: bool) -> None:

@@ -1,5 +1,6 @@
 """The search for prior scale and rounds, and that validation rows speak for rows never seen."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from sparsegp.state import from_arrays, to_arrays
 
 ROWS = 400
 START = Ascent(np.zeros(3), 0.0, np.ones(3))
+PROBLEM: Any = SimpleNamespace(
+    begin=lambda _: START.rewind(0), carry=lambda state, _: state.rewind(0)
+)
 
 
 def log_z_of(nlpp: float, spread: float = 0.0) -> np.ndarray:
@@ -33,7 +37,7 @@ def run(curve: Any, search: Search | None = None, stop: int | None = None) -> Se
     search = search or Search()
     count = 0
     while not search.over and count != stop:
-        ascent = search.current_ascent(lambda _: START.rewind(0), lambda state, _: state.rewind(0))
+        ascent = search.current_ascent(PROBLEM)
         ascent.point = ascent.point + 1.0
         ascent.steps.append(np.ones(3))
         ascent.changes.append(np.zeros(3))
