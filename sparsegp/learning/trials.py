@@ -1,5 +1,6 @@
 """Trials of a search, and their outcomes on held-out rows."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -7,7 +8,6 @@ import numpy as np
 
 from sparsegp.learning.metric import NONE
 from sparsegp.learning.space import Candidate
-from sparsegp.posterior.early_stopping import paired_difference
 from sparsegp.types import Doubles
 
 
@@ -98,8 +98,9 @@ class Outcome:
         if self.nlpp is None or other.nlpp is None:
             return self.nlpp is not None
         m = min(len(self.log_p), len(other.log_p))  # fits to more rows hold out fewer, the last
-        difference, error = paired_difference(self.log_p[-m:], other.log_p[-m:])
-        return difference > errors * error
+        gains = self.log_p[-m:] - other.log_p[-m:]
+        error = float(gains.std()) / math.sqrt(m)
+        return float(gains.mean()) > errors * error
 
 
 def gain_of(outcome: Outcome, before: Outcome, is_regression: bool = False) -> float:

@@ -44,12 +44,6 @@ def step_of(scale: float) -> int:
     return round(math.log(scale, STEP))
 
 
-def paired_difference(log_z: Doubles, other: Doubles) -> tuple[float, float]:
-    """Return the mean difference of `log_z` and `other`, and its standard error."""
-    difference = log_z - other
-    return float(difference.mean()), float(difference.std()) / math.sqrt(len(difference))
-
-
 @dataclass(frozen=True)
 class Peak:
     """Best iteration of one ascent.
