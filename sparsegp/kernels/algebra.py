@@ -76,15 +76,6 @@ class Combination(Kernel):
         """Return the same tree with the default length scales filled in; see `Kernel.fill`."""
         return type(self)(tuple(part.fill(variances) for part in self.parts))
 
-    def parameters(self) -> Doubles:
-        """Return the logarithms of the parameters of all parts, (q,)."""
-        return np.concatenate([part.parameters() for part in self.parts])
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of the parameters of all parts."""
-        return tuple(name for part in self.parts for name in part.parameter_names)
-
     def with_parameters(self, logs: Doubles) -> Self:
         """Return the same tree with other parameters."""
         ends = np.cumsum([len(part.parameters()) for part in self.parts])

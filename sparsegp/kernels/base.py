@@ -287,8 +287,7 @@ class Kernel(ABC):
         SettingsError
             If a length scale is left out.
         """
-        self._check_complete()
-        values = np.hstack([getattr(self, field.name) for field in fields(self)[self.n_fixed :]])
+        values = np.hstack([value for _, value in self._learnt()])
         return np.asarray(np.log(values), np.float64)
 
     def with_parameters(self, logs: Doubles) -> Self:
@@ -300,10 +299,13 @@ class Kernel(ABC):
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """Names of the parameters, in the order of `parameters`, such as ``rbf.length_scale``."""
+        return tuple(name for name, value in self._learnt() for _ in range(np.size(value)))
+
+    def _learnt(self) -> list[tuple[str, Any]]:
+        """Return the learnt fields of all leaves, with names such as ``rbf.length_scale``."""
         self._check_complete()
-        free = fields(self)[self.n_fixed :]
-        sizes = ((field.name, np.size(getattr(self, field.name))) for field in free)
-        return tuple(f"{self.name}.{name}" for name, size in sizes for _ in range(size))
+        free = [(leaf, each.name) for leaf in self.leaves for each in fields(leaf)[leaf.n_fixed :]]
+        return [(f"{leaf.name}.{name}", getattr(leaf, name)) for leaf, name in free]
 
     def __add__(self, other: object) -> "Kernel":
         return OPERATIONS["+"](self, other)
