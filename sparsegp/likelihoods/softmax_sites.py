@@ -21,6 +21,7 @@ import numpy as np
 
 from sparsegp.errors import NumericalError
 from sparsegp.math.gaussian_quadrature import product_rule
+from sparsegp.math.quadrature import pieces
 from sparsegp.types import Doubles, Floats, Integers
 
 NEWTON_STEPS = 100
@@ -142,8 +143,7 @@ def _by_rule(
     points, log_weights = product_rule(n_nodes, centre.shape[1])
     log_weights = log_weights + 0.5 * np.square(points).sum(axis=1)
     log_z = np.empty(len(centre))
-    size = max(1, CHUNK // (len(points) * terms.base.shape[1]))
-    for rows in (slice(start, start + size) for start in range(0, len(centre), size)):
+    for rows in pieces(len(centre), CHUNK // (len(points) * terms.base.shape[1]), least=1):
         for _ in range(PLACINGS + 1):
             root = _root(variance[rows])
             x = centre[rows, np.newaxis] + points @ root

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.errors import DataError, SettingsError
+from sparsegp.errors import DataError
+from sparsegp.fields import check, setting
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
@@ -129,15 +130,12 @@ class Calibration:
         Prior variance factor: multiplies the variances of the kernels (posterior `all`).
     """
 
-    temperature: float = 1.0
-    variance_weight: float = 1.0
-    prior_scale: float = 1.0
+    temperature: float = setting(1.0, least=1e-6)
+    variance_weight: float = setting(1.0, least=0.0)
+    prior_scale: float = setting(1.0, least=0.0)
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            least = 1e-6 if name == "temperature" else 0.0
-            if not least <= value < np.inf:
-                raise SettingsError(f"{name} must be a number from {least:g} on, got {value}")
+        check(self)
 
     def log_probabilities(
         self, likelihood: Likelihood, mean: Doubles, variance: Doubles
