@@ -71,6 +71,8 @@ class Likelihood(ABC):
     """Form of dense/precisions.py in which `curvature` is returned; empty if there is none."""
     variadic: ClassVar[bool] = False
     """True if the last field is a tuple, which the text spells out."""
+    has_biases: ClassVar[bool] = False
+    """Whether the parameters are biases, which are added to the latent values."""
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -194,9 +196,9 @@ class Likelihood(ABC):
         """Return the likelihood for latent values that have been divided by a temperature.
 
         Biases and thresholds are divided too: p(y | (u + b) / T) is the tempered likelihood of
-        u / T. The default has neither.
+        u / T. The default has no thresholds.
         """
-        return self
+        return self.with_parameters(self.parameters() / temperature) if self.has_biases else self
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -221,9 +223,11 @@ class Likelihood(ABC):
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
         """Return d log Z / d parameters, (n, q) (SLH eq. 12); arguments as for `moments`.
 
-        The default uses central differences.
+        For biases these are the slopes; otherwise the default uses central differences.
         """
         given = self.parameters()
+        if self.has_biases:
+            return self.moments(mean, variance, target).slope[:, : len(given)]
         columns = np.empty((len(given), len(mean)))
         for column, unit in zip(columns, np.eye(len(given)), strict=True):
             up, down = (

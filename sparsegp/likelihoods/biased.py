@@ -1,7 +1,7 @@
 """Base class of likelihoods with one latent value per class, and biases added to the means."""
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -18,6 +18,8 @@ class Biased(Likelihood):
     biases : tuple of float
         One per class; an empty tuple means zeros.
     """
+
+    has_biases: ClassVar[bool] = True
 
     biases: tuple[float, ...]
 
@@ -43,10 +45,6 @@ class Biased(Likelihood):
         """Return the class of the largest mean plus bias, (n,), ignoring the variances."""
         return np.asarray(self._biased(mean).argmax(axis=1))
 
-    def tempered(self, temperature: float) -> Self:
-        """Return the likelihood with the biases divided by T; see `Likelihood`."""
-        return self.with_parameters(self.parameters() / temperature)
-
     @property
     def has_score_bounds(self) -> bool:
         """Whether biases are zero: Z then depends on m / sqrt(1 + noise_precision s) alone."""
@@ -66,10 +64,6 @@ class Biased(Likelihood):
         self._check_count(values)
         changed: Any = {"biases": tuple(values.tolist())}
         return replace(self, **changed)
-
-    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
-        """Return d log Z / d biases, (n, K): the slope, as biases are added to the means."""
-        return self.moments(mean, variance, target).slope[:, : len(self.biases)]
 
     def _biased(self, mean: Doubles) -> Doubles:
         """Return means or latent values (..., K) with the biases added."""

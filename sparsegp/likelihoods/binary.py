@@ -26,6 +26,7 @@ class Binary(Likelihood):
     """
 
     curvature_form: ClassVar[str] = "independent"
+    has_biases: ClassVar[bool] = True
 
     bias: float = 0.0
 
@@ -86,10 +87,6 @@ class Binary(Likelihood):
         """Return code 1 where mean plus bias is positive, else 0, (n,)."""
         return np.asarray(mean[:, 0] + self.bias > 0, dtype=np.int64)
 
-    def tempered(self, temperature: float) -> Self:
-        """Return the likelihood with the bias divided by T; see `Likelihood`."""
-        return replace(self, bias=self.bias / temperature)
-
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """Name of the bias."""
@@ -103,10 +100,6 @@ class Binary(Likelihood):
         """Return the likelihood with another bias; see `Likelihood`."""
         self._check_count(values)
         return replace(self, bias=float(values[0]))
-
-    def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
-        """Return d log Z / d bias, (n, 1): the slope, as bias and mean occur only as a sum."""
-        return self.moments(mean, variance, target).slope
 
 
 def sign(target: Any) -> Doubles:
