@@ -139,4 +139,4 @@ def test_what_a_row_gets_does_not_depend_on_its_company() -> None:
 def test_one_latent_value_is_left_to_the_likelihood() -> None:
     mean, variance = np.array([[0.3], [-2.0]]), np.array([[4.0], [0.5]])
     found = log_probabilities(Probit(0.2), mean, variance, 2)
-    np.testing.assert_array_equal(found, Probit(0.2).log_probabilities(mean, variance, 2))
+    np.testing.assert_array_equal(found, Probit(0.2).log_probabilities(mean, variance))
