@@ -79,19 +79,18 @@ class RowBlock(Block):
         if self.n_active >= batch.stop:
             return  # the message was received before
         self._require(batch.start)
-        columns, q, (*_, step) = self._pending_columns(batch), batch.count, batch.padded()
-        width = step.shape[2]
+        columns, q, width = self._pending_columns(batch), batch.count, batch.step.shape[2]
         mean = self.mean.reshape(self.n_tiles, self.width, self.mean.shape[1])
         variance = self.variance.reshape(self.n_tiles, self.width, len(columns))
         for c, panels in enumerate(self.stubs):
             panel = panels[-1]  # no batch extends beyond it
             first = batch.start - (self.room - panel.shape[1])
-            own = slice(c * width, (c + 1) * width)
+            own, step = slice(c * width, (c + 1) * width), batch.padded_rows(batch.step[c])
             for tiles in self._groups():
                 panel[tiles, first : first + q] = columns[c][tiles, :q]  # M, eq. 5.3
                 mu = columns[c][tiles].astype(np.float64)
                 mu[:, q:] = 0.0
-                mean[tiles, :, own] += np.matmul(mu.transpose(0, 2, 1), step[c])  # eq. 5.4
+                mean[tiles, :, own] += np.matmul(mu.transpose(0, 2, 1), step)  # eq. 5.4
                 variance[tiles, :, c] -= np.einsum("tqn,tqn->tn", mu, mu)  # eq. 5.2
         self.open[self._places(batch.rows)] = False
         self.n_active, self.sizes = batch.stop, [batch.stop] * len(columns)
@@ -99,11 +98,11 @@ class RowBlock(Block):
     def _columns(self, batch: Inclusions) -> list[Floats]:
         """Return the stub columns of a batch, (tiles, slots, width) for each process."""
         t, dtype = batch.start, self.X.dtype
-        x, factor, _ = batch.padded()
-        found = []
+        x, found = batch.padded_rows(batch.x), []
         for c, kernel in enumerate(self.settings.kernels):
-            past = factor[c, :, :t].astype(dtype)
-            within = inverse_lower(factor[c, :, t:]).astype(dtype)
+            factor = batch.padded_factor(c)
+            past = factor[:, :t].astype(dtype)
+            within = inverse_lower(factor[:, t:]).astype(dtype)
             columns = np.empty((self.n_tiles, batch.slots, self.width), dtype=dtype)
             for tiles in self._groups():
                 X, half_norms = self._inputs(tiles)

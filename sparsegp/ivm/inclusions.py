@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsegp.ivm.criteria import Marginals
 from sparsegp.types import Doubles, Floats, Integers
@@ -26,12 +27,15 @@ COLUMNS = ("rows", "target", "x", "site", "precision", "score")
 class Inclusions:
     """Batch of rows included one after the other.
 
+    Row blocks pad a batch to `slots` rows. Products thus have the same shapes, and the same
+    rounding, whether or not the batch was cut short.
+
     Attributes
     ----------
     start : int
         Number of active rows before the batch.
     slots : int
-        Number of rows for which there is room; see `padded`.
+        Number of rows of a batch that was not cut short.
     rows : Integers (q,)
         Row numbers in the whole data set, in order of inclusion.
     target : array (q,)
@@ -76,16 +80,16 @@ class Inclusions:
         columns = {name: getattr(self, name)[:count] for name in COLUMNS}
         return replace(self, factor=factor, step=step, **columns)
 
-    def padded(self) -> tuple[Floats, Doubles, Doubles]:
-        """Return `x`, `factor` and `step` of all slots.
+    def padded_factor(self, c: int) -> Doubles:
+        """Return the new rows of L of process c, (slots, start + slots), with ones as padding."""
+        empty = np.arange(self.count, self.slots)
+        factor = np.pad(self.factor[c], (0, len(empty)))
+        factor[empty, self.start + empty] = 1.0
+        return factor
 
-        Those beyond `count` hold zeros, and ones on the diagonal of the factor. Products thus have
-        the same shapes, and the same rounding, whether or not a batch was cut short.
-        """
-        none, more = (0, 0), (0, self.slots - self.count)
-        factor, empty = np.pad(self.factor, (none, more, more)), np.arange(self.count, self.slots)
-        factor[:, empty, self.start + empty] = 1.0
-        return np.pad(self.x, (more, none)), factor, np.pad(self.step, (none, more, none))
+    def padded_rows(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of the rows, (q, ...), padded with zeros to (slots, ...)."""
+        return np.pad(values, [(0, self.slots - self.count), *[(0, 0)] * (values.ndim - 1)])
 
 
 @dataclass(frozen=True)
