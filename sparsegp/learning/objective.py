@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.ivm.evidence_rows import Process, RowSums, pieces
 from sparsegp.kernels import Kernel
 from sparsegp.learning.evidence import Members, SumRows, evidence
 from sparsegp.learning.hyperpriors import Hyperprior
@@ -37,7 +36,7 @@ class Objective:
     members : Members
         The active rows; for a single process in the order of inclusion.
     sum_rows : callable
-        Computes the sums over all other rows that count; see `sums_over`.
+        Computes the sums over all other rows that count.
     hyperprior : Hyperprior, optional
     """
 
@@ -160,27 +159,3 @@ def parameter_names(kernels: Sequence[Kernel], likelihood: Likelihood) -> tuple[
         for name in kernel.parameter_names
     ]
     return (*own, *(f"{likelihood.name}.{name}" for name in likelihood.parameter_names))
-
-
-def sums_over(map_blocks: Any, n_included: int, n_rows: int, group: int) -> SumRows:
-    """Return a function of processes and likelihood that sums over the rows of all blocks.
-
-    Parameters
-    ----------
-    map_blocks : callable
-        Calls a method of all blocks by name and returns their answers, in order of rows; the
-        answer is None if the rows of a block do not count.
-    n_included : int
-        Number of inclusions so far.
-    n_rows : int
-        Number of training rows.
-    group : int
-        Rows in a group; blocks hold whole groups.
-    """
-    spare = pieces(n_rows, group).bit_length()
-
-    def sum_rows(processes: Sequence[Process], likelihood: Likelihood) -> list[RowSums]:
-        answers = map_blocks("evidence", n_included, processes, likelihood, spare)
-        return [answer for answer in answers if answer is not None]
-
-    return sum_rows
