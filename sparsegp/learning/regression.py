@@ -23,11 +23,6 @@ class GaussianRows(Softmax):
 
     bound: ClassVar[float] = 1.0
 
-    @property
-    def n_latent(self) -> int:
-        """One."""
-        return 1
-
     def log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
         """Return log densities up to a constant (n,), and residuals (n, 1)."""
         residual = (self.target[:, np.newaxis] - latent).astype(latent.dtype)
@@ -58,8 +53,11 @@ class GaussianRows(Softmax):
 
 def make_rows(features: Floats, target: Any, n_classes: int, weights: Floats | None) -> Softmax:
     """Create `GaussianRows` if targets (n,) are floating-point, else `Logistic` or `Softmax`."""
-    kind = GaussianRows if is_regression_target(target) else Logistic if n_classes == 2 else Softmax
-    return kind(features, target, n_classes, weights)
+    if is_regression_target(target):
+        return GaussianRows(features, target, 1, weights)
+    if n_classes == 2:
+        return Logistic(features, target, 1, weights)
+    return Softmax(features, target, n_classes, weights)
 
 
 def is_regression_target(target: Any) -> bool:

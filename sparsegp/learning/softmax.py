@@ -34,23 +34,19 @@ class Softmax:
         Large products are computed in their precision.
     target : array (n,)
         Class codes.
-    n_classes : int
+    n_latent : int
+        Number of latent values per row: the number of classes.
     weights : Floats (n,), optional
         Weights of the log likelihoods of the rows.
     """
 
     features: Floats
     target: Any
-    n_classes: int
+    n_latent: int
     weights: Floats | None = None
 
     bound: ClassVar[float] = 0.5
     """Upper bound on the curvature of -log p in the latent values."""
-
-    @property
-    def n_latent(self) -> int:
-        """Number of latent values per row."""
-        return self.n_classes
 
     @cached_property
     def total(self) -> float:
@@ -90,7 +86,7 @@ class Softmax:
 
     def curvature(self, p: Floats) -> Floats:
         """Return the curvature of -log p, (n,): the trace of its Hessian over K - 1."""
-        found: Floats = (p * (1.0 - p)).sum(axis=1) / (self.n_classes - 1)
+        found: Floats = (p * (1.0 - p)).sum(axis=1) / (self.n_latent - 1)
         return found
 
     def hessian_product(self, p: Floats, change: Floats) -> Floats:
@@ -144,11 +140,6 @@ class Logistic(Softmax):
     At the maximum the two latent values of the softmax have this form. Here only h is computed: the
     penalty of its coefficients equals that of both, and products have one column instead of two.
     """
-
-    @property
-    def n_latent(self) -> int:
-        """One."""
-        return 1
 
     def log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
         """Return log p of the class of each row (n,), and its gradient (n, 1)."""
