@@ -25,8 +25,7 @@ import numpy as np
 
 from sparsegp.errors import NumericalError
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Product, Sum, parse, six_digits
-from sparsegp.learning.regression import is_regression_target, make_rows
-from sparsegp.learning.softmax import Softmax
+from sparsegp.learning.linear_rows import Softmax, is_regression_target, make_rows
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import (
     jittered_cholesky,
