@@ -215,7 +215,7 @@ class HeldOut:
             of_fit = solve_lower(factor, np.hstack([fit.point, adjoint]), transposed=True)
             a, b = np.hsplit(of_fit.astype(X.dtype), 2)
             of_active[half] += [b, a]
-            of_rows[half] += [fit.slope, -fit.hessian_product(fit.rows.latent(adjoint))]
+            of_rows[half] += [fit.slope, -fit.decrease(adjoint)]
             of_active[1 - half] += [a]
             of_rows[1 - half] += [slope]
             own -= a @ b.T
@@ -254,7 +254,7 @@ class Fit:
     Attributes
     ----------
     factor : Doubles (m, m)
-        Cholesky factor of the metric.
+        Cholesky factor of the metric I + F W F^T, with row curvatures W.
     point, gradient : Doubles (m, K)
         Coefficients, and the gradient there.
     latent, slope, probability : Floats (n, K)
@@ -264,9 +264,11 @@ class Fit:
     def __init__(self, rows: Softmax, start: Floats) -> None:
         self.rows = rows
         gradient = rows.log_p_and_gradient(start)[1]
-        p = rows.probability(gradient)
-        curvature = rows.curvature(p)
-        self.factor = self._factor(rows.weighted(curvature))
+        curvature = rows.curvature(rows.probability(gradient))
+        scaled = rows.features * np.sqrt(rows.weighted(curvature))
+        metric = (scaled @ scaled.T).astype(np.float64)
+        metric[np.diag_indices_from(metric)] += 1.0
+        self.factor = lower_cholesky(metric, "the curvature of a small fit", in_place=True)
         newton = rows.weighted(curvature[:, np.newaxis] * start + gradient)
 
         def function(c: Doubles) -> tuple[float, Doubles]:
@@ -279,9 +281,9 @@ class Fit:
         gradient = rows.log_p_and_gradient(self.latent)[1]
         self.slope, self.probability = rows.weighted(gradient), rows.probability(gradient)
 
-    def hessian_product(self, latent: Floats) -> Floats:
-        """Multiply changes of latent values, (n, K), by minus the Hessian of the log likelihood."""
-        return self.rows.hessian_product(self.probability, latent)
+    def decrease(self, change: Doubles) -> Floats:
+        """Return the decrease of `slope`, (n, K), to first order, for a change of `point`."""
+        return self.rows.hessian_product(self.probability, self.rows.latent(change))
 
     def solve(self, right: Doubles) -> Doubles:
         """Return A^-1 right, (m, K), with A the negative Hessian, by conjugate gradients.
@@ -296,7 +298,7 @@ class Fit:
         for _ in range(MAX_CG_ITERATIONS):
             if size <= tolerance:
                 break
-            image = self._times(direction)
+            image = self.rows.coefficient_gradient(self.decrease(direction)) + direction
             length = size / float(np.vdot(direction, image))
             x += length * direction
             residual -= length * image
@@ -305,16 +307,6 @@ class Fit:
             direction = scaled + (size / former) * direction
         return x
 
-    def _times(self, x: Doubles) -> Doubles:
-        return self.rows.coefficient_gradient(self.hessian_product(self.rows.latent(x))) + x
-
     def _precondition(self, right: Doubles) -> Doubles:
         """Apply the inverse of the metric, the preconditioner, (m, K)."""
         return solve_factored(self.factor, right)
-
-    def _factor(self, curvature: Floats) -> Doubles:
-        """Return the lower Cholesky factor of I + F W F^T for row curvatures W, (n,)."""
-        scaled = self.rows.features * np.sqrt(curvature)
-        metric = (scaled @ scaled.T).astype(np.float64)
-        metric[np.diag_indices_from(metric)] += 1.0
-        return lower_cholesky(metric, "the curvature of a small fit", in_place=True)
