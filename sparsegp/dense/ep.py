@@ -21,8 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
-from sparsegp.dense.driver import Status
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem, Status
 from sparsegp.dense.precisions import SitePosterior
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fields import setting

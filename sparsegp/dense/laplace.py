@@ -22,8 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
-from sparsegp.dense.driver import Status
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem, Status
 from sparsegp.dense.mixture import TILE
 from sparsegp.dense.precisions import FORMS, Precisions, times
 from sparsegp.errors import NumericalError

@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Fit, Method, Problem
-from sparsegp.dense.driver import Iterative, RunTasks, Status
+from sparsegp.dense.base import Fit, Iterative, Method, Problem, RunTasks, Status
 from sparsegp.dense.mixture import Component
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fields import Checked, setting
@@ -105,7 +104,7 @@ class SamplingState:
 
 
 @dataclass(frozen=True)
-class Schedule(Checked, Iterative[Target, Fit]):
+class Schedule(Checked, Iterative[Target]):
     """Number and length of the chains, and the settings of their steps.
 
     Parameters
