@@ -168,11 +168,6 @@ RunTasks: TypeAlias = Callable[[Callable[[Any, Any], Any], Any, Sequence[Any]], 
 function(shared, task) in the order of the tasks."""
 
 
-def in_turn(function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]) -> list[Any]:
-    """Run tasks one after the other."""
-    return [function(shared, task) for task in tasks]
-
-
 @dataclass(frozen=True)
 class Session:
     """Environment of an iteration.
@@ -183,12 +178,12 @@ class Session:
         Arrays of a saved state (state.py) to resume from; or empty.
     report : Report
     run_tasks : RunTasks
-        Runs independent parts of a step, in parallel if possible.
+        Runs independent parts of a step, in parallel if possible; by default one after the other.
     """
 
     former: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     report: Report = lambda status, state: None
-    run_tasks: RunTasks = in_turn
+    run_tasks: RunTasks = lambda function, shared, tasks: [function(shared, each) for each in tasks]
 
 
 class Iterative(ABC, Generic[P]):

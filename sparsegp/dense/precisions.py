@@ -148,12 +148,10 @@ class Independent(Precisions, name="independent"):
 
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
         """Return variances (m, R)."""
-        explained = [np.square(self._half_solve(c, k)).sum(axis=0) for c, k in enumerate(cross)]
-        return np.asarray(broadcast_kernels(prior - np.array(explained), self.n_latent).T)
-
-    def _half_solve(self, c: int, right: Doubles) -> Doubles:
-        """Return H = L^-1 P^(1/2) R, with H' H = R' V R, for kernel c and R (n, q)."""
-        return solve_lower(self.factors[c], self.root[c][:, np.newaxis] * right)
+        triples = zip(self.factors, self.root[..., np.newaxis], cross, strict=True)
+        halves = [solve_lower(factor, root * some) for factor, root, some in triples]
+        explained = np.array([np.square(half).sum(axis=0) for half in halves])
+        return np.asarray(broadcast_kernels(prior - explained, self.n_latent).T)
 
 
 class Simplex(Precisions, name="simplex"):

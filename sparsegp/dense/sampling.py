@@ -215,7 +215,7 @@ def names_of(problem: Problem) -> tuple[str, ...]:
 
 def kernel_prior(text: str, problem: Problem) -> Hyperprior:
     """Return the hyperprior described by a text, for the parameters of a problem; see `parse`."""
-    return parse(text, list(names_of(problem)), problem.x.shape[1])
+    return parse(text, names_of(problem), problem.x.shape[1])
 
 
 def _begin(target: Target, number: int) -> Chain:
