@@ -161,8 +161,6 @@ class Status:
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
-Report: TypeAlias = Callable[[Status, Any], None]
-"""Called with the state after every step; may save it (state.py), and may raise Interrupted."""
 RunTasks: TypeAlias = Callable[[Callable[[Any, Any], Any], Any, Sequence[Any]], list[Any]]
 """Maps a module-level function, shared data and tasks, all of which can be pickled, to the results
 function(shared, task) in the order of the tasks."""
@@ -176,13 +174,15 @@ class Session:
     ----------
     former : mapping
         Arrays of a saved state (state.py) to resume from; or empty.
-    report : Report
+    report : callable
+        Called with the status and the state after every step; may save it (state.py), and may raise
+        Interrupted.
     run_tasks : RunTasks
         Runs independent parts of a step, in parallel if possible; by default one after the other.
     """
 
     former: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    report: Report = lambda status, state: None
+    report: Callable[[Status, Any], None] = lambda status, state: None
     run_tasks: RunTasks = lambda function, shared, tasks: [function(shared, each) for each in tasks]
 
 

@@ -19,6 +19,7 @@ first order for one more Newton step: Q + <l, dJ/da>.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -253,8 +254,8 @@ class Fit:
 
     Attributes
     ----------
-    factor : Doubles (m, m)
-        Cholesky factor of the metric I + F W F^T, with row curvatures W.
+    precondition : callable
+        Applies the inverse of the metric I + F W F^T, with row curvatures W, to (m, K).
     point, gradient : Doubles (m, K)
         Coefficients, and the gradient there.
     latent, slope, probability : Floats (n, K)
@@ -268,14 +269,15 @@ class Fit:
         scaled = rows.features * np.sqrt(rows.weighted(curvature))
         metric = (scaled @ scaled.T).astype(np.float64)
         metric[np.diag_indices_from(metric)] += 1.0
-        self.factor = lower_cholesky(metric, "the curvature of a small fit", in_place=True)
+        factor = lower_cholesky(metric, "the curvature of a small fit", in_place=True)
+        self.precondition = partial(solve_factored, factor)
         newton = rows.weighted(curvature[:, np.newaxis] * start + gradient)
 
         def function(c: Doubles) -> tuple[float, Doubles]:
             return rows.value_and_gradient(c, c)
 
-        ascent = Ascent.at(self._precondition(rows.coefficient_gradient(newton)), function)
-        rows.maximise(ascent, function, self._precondition, FIT_TOLERANCE)
+        ascent = Ascent.at(self.precondition(rows.coefficient_gradient(newton)), function)
+        rows.maximise(ascent, function, self.precondition, FIT_TOLERANCE)
         self.point, self.gradient = ascent.point, ascent.gradient
         self.latent = rows.latent(self.point)
         gradient = rows.log_p_and_gradient(self.latent)[1]
@@ -292,7 +294,7 @@ class Fit:
         `CG_TOLERANCE` times its initial value, or after `MAX_CG_ITERATIONS` of them.
         """
         x, residual = np.zeros_like(right), right.copy()
-        scaled = self._precondition(residual)
+        scaled = self.precondition(residual)
         direction, size = scaled, float(np.vdot(residual, scaled))
         tolerance = CG_TOLERANCE**2 * size
         for _ in range(MAX_CG_ITERATIONS):
@@ -302,11 +304,7 @@ class Fit:
             length = size / float(np.vdot(direction, image))
             x += length * direction
             residual -= length * image
-            scaled = self._precondition(residual)
+            scaled = self.precondition(residual)
             former, size = size, float(np.vdot(residual, scaled))
             direction = scaled + (size / former) * direction
         return x
-
-    def _precondition(self, right: Doubles) -> Doubles:
-        """Apply the inverse of the metric, the preconditioner, (m, K)."""
-        return solve_factored(self.factor, right)
