@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
 from sparsegp.kernels import Kernel
 from sparsegp.learning.evidence import Members, SumRows, evidence
 from sparsegp.learning.hyperpriors import Hyperprior
@@ -76,22 +75,11 @@ class Objective:
         return found.phi + value, np.concatenate([found.kernels, by_likelihood]) + gradient
 
     def recompute_sites(self, parameters: Doubles) -> Doubles:
-        """Recompute the sites, (2, d), in the order of inclusion.
-
-        Raises
-        ------
-        SettingsError
-            If there is more than one process.
-        """
-        kernels, likelihood = self.model(parameters)
-        if len(kernels) > 1:
-            raise SettingsError(
-                f"sites are set anew for one latent value, got {len(kernels)}; use strategy "
-                "'constant'"
-            )
+        """Recompute the sites of a single process, (2, d), in the order of inclusion."""
+        (kernel,), likelihood = self.model(parameters)
         if isinstance(likelihood, Gaussian):
             return noise_sites(likelihood, self.members.target, self.members.weight)
-        return sites_in_order(kernels[0], likelihood, self.members.x, self.members.target)
+        return sites_in_order(kernel, likelihood, self.members.x, self.members.target)
 
 
 def sites_in_order(kernel: Kernel, likelihood: Likelihood, x: Floats, target: Any) -> Doubles:
