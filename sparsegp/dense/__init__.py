@@ -8,10 +8,10 @@ from sparsegp.dense.base import Fit as Fit
 from sparsegp.dense.base import LogEvidence as LogEvidence
 from sparsegp.dense.base import Method as Method
 from sparsegp.dense.base import Problem as Problem
+from sparsegp.dense.base import Session as Session
+from sparsegp.dense.base import Status as Status
 from sparsegp.dense.base import likelihood_for as likelihood_for
 from sparsegp.dense.base import parse_method as parse_method
-from sparsegp.dense.driver import Session as Session
-from sparsegp.dense.driver import Status as Status
 from sparsegp.dense.ep import EP as EP
 from sparsegp.dense.ep import SoftmaxEP as SoftmaxEP
 from sparsegp.dense.exact import Exact as Exact

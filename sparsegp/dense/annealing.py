@@ -25,7 +25,7 @@ import numpy as np
 
 from sparsegp.dense.base import Problem
 from sparsegp.dense.mixture import Component
-from sparsegp.dense.precisions import FORMS, Full, broadcast_kernels
+from sparsegp.dense.precisions import Full, broadcast_kernels
 from sparsegp.errors import SettingsError
 from sparsegp.math.linalg import jittered_cholesky, solve_factored
 from sparsegp.math.quadrature import log_sum_exp
@@ -68,7 +68,7 @@ class Bridge:
             coefficients = component.coefficients[0]
             every = broadcast_kernels(covariances, n_latent)
             self.mean = np.einsum("rij,jr->ir", every, coefficients, optimize=True)
-            sites = FORMS[component.form](component.precision, covariances, n_latent)
+            sites = component.sites(problem.x)
             units = np.eye(n_latent)[:, np.newaxis].repeat(len(problem.x), axis=1)
             blocks = np.stack([sites.weigh(unit) for unit in units], axis=2)
             self._sites = Full(0.5 * (blocks + blocks.swapaxes(1, 2)), covariances, n_latent)

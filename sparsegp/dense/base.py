@@ -5,16 +5,16 @@ mixture of Gaussians (mixture.py). It is a frozen dataclass whose fields are its
 ``class EP(Method, name="ep")`` registers it in `METHODS`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.driver import Iterative, Session
 from sparsegp.dense.mixture import Component, covariances
 from sparsegp.errors import SettingsError
 from sparsegp.fields import Checked
@@ -23,8 +23,11 @@ from sparsegp.learning.objective import with_parameters
 from sparsegp.likelihoods import Likelihood
 from sparsegp.likelihoods.parse import parse as parse_likelihood
 from sparsegp.registry import Registry
+from sparsegp.state import from_arrays
 from sparsegp.texts import read
 from sparsegp.types import Doubles
+
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,92 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Method(Checked, Iterative[Problem, Fit]):
+class Status:
+    """Progress of an iteration: steps done, their total (0 if unknown), and numbers to show.
+
+    Once it is finished there is nothing left to do, and so nothing to save.
+    """
+
+    done: int
+    total: int = 0
+    finished: bool = False
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+RunTasks: TypeAlias = Callable[[Callable[[Any, Any], Any], Any, Sequence[Any]], list[Any]]
+"""Maps a module-level function, shared data and tasks, all of which can be pickled, to the results
+function(shared, task) in the order of the tasks."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """Environment of an iteration.
+
+    Attributes
+    ----------
+    former : mapping
+        Arrays of a saved state (state.py) to resume from; or empty.
+    report : callable
+        Called with the status and the state after every step; may save it (state.py), and may raise
+        Interrupted.
+    run_tasks : RunTasks
+        Runs independent parts of a step, in parallel if possible; by default one after the other.
+    """
+
+    former: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    report: Callable[[Status, Any], None] = lambda status, state: None
+    run_tasks: RunTasks = lambda function, shared, tasks: [function(shared, each) for each in tasks]
+
+
+class Iterative(ABC, Generic[P]):
+    """An iteration from a problem P, over states, which are dataclasses `State`, to a `Fit`.
+
+    Subclasses define the initial state, a step, the progress of a state, and the result of the last
+    one. The report of the session shows the progress and saves the states.
+    """
+
+    State: ClassVar[type[Any]]
+
+    @abstractmethod
+    def start(self, problem: P) -> Any:
+        """Return the state before the first step."""
+
+    def step(self, problem: P, state: Any, run_tasks: RunTasks) -> Any:
+        """Return the state after one more step."""
+        return state
+
+    def status(self, state: Any) -> Status:
+        """Return the progress of a state; a method without steps is finished at the start."""
+        return Status(1, 1, finished=True)
+
+    @abstractmethod
+    def finish(self, problem: P, state: Any, run_tasks: RunTasks) -> Fit:
+        """Return the result of the last state."""
+
+    def fit(self, problem: P, session: Session | None = None) -> Fit:
+        """Run to the result, from the start or from the saved state of the session.
+
+        Raises
+        ------
+        NumericalError
+            If the iteration fails or does not converge.
+        Interrupted
+            If the session asks for it.
+        """
+        session = session or Session()
+        state = from_arrays(self.State, session.former) if session.former else self.start(problem)
+        return self.finish(problem, self.iterate(problem, state, session), session.run_tasks)
+
+    def iterate(self, problem: P, state: Any, session: Session) -> Any:
+        """Make and report steps until the state is finished, and return it."""
+        while not self.status(state).finished:
+            state = self.step(problem, state, session.run_tasks)
+            session.report(self.status(state), state)
+        return state
+
+
+@dataclass(frozen=True)
+class Method(Checked, Iterative[Problem]):
     """An inference method that uses all rows; its fields are options: numbers, words or flags."""
 
     name: ClassVar[str] = ""

@@ -21,8 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
-from sparsegp.dense.driver import Status
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem, Status
 from sparsegp.dense.precisions import SitePosterior
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fields import setting
@@ -207,20 +206,16 @@ class EP(Propagation, name="ep"):
         return found.log_z, np.stack(site, axis=-1) / rest[..., np.newaxis]
 
     def step(self, problem: Problem, state: SitesState, run_tasks: Any) -> SitesState:
-        """Return the state after a sequential or parallel sweep; see `Propagation`."""
-        if self.schedule == "parallel" or len(state.differences) >= self.max_sweeps:
-            return super().step(problem, state, run_tasks)
-        return self._in_turn(problem, state)
+        """Return the state after a sequential or parallel sweep; see `Propagation`.
 
-    def _in_turn(self, problem: Problem, state: SitesState) -> SitesState:
-        """Return the state after a sequential sweep.
-
-        With s column i of the covariance and d_tau, d_nu the change of site i,
+        In a sequential one, with s column i of the covariance and d_tau, d_nu the change of site i,
 
             S <- S - c s s'     m <- m + (d_nu - d_tau m_i) / (1 + d_tau S_ii) s     (RW eq. 3.70)
 
         where c = d_tau / (1 + d_tau S_ii). The difference is the largest one of the sweep.
         """
+        if self.schedule == "parallel" or len(state.differences) >= self.max_sweeps:
+            return super().step(problem, state, run_tasks)
         posterior = self.posterior(problem, state.sites)
         half = posterior.full.half_solve(0, problem.prior[0])
         sites, mean, worst = state.sites.copy(), posterior.mean.copy(), 0.0

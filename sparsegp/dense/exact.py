@@ -35,7 +35,7 @@ class Exact(Method, name="exact"):
         likelihood: Any = problem.likelihood
         y, noise = np.asarray(problem.target, np.float64), likelihood.noise_variance
         sites = Independent(np.full((len(y), 1), 1.0 / noise), problem.covariances(), 1)
-        coefficients = sites.apply(y[:, np.newaxis, np.newaxis])[:, 0, 0]
+        coefficients = sites.apply(y[:, np.newaxis])[:, 0]
         log_det = sites.log_det + len(y) * np.log(noise)
         log_evidence = -0.5 * (float(y @ coefficients) + log_det + len(y) * np.log(2.0 * np.pi))
         return Solved(coefficients, sites, float(log_evidence))

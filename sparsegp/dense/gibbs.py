@@ -24,8 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from sparsegp.dense.base import Fit, Method, Problem
-from sparsegp.dense.driver import RunTasks, Status
+from sparsegp.dense.base import Fit, Method, Problem, RunTasks, Status
 from sparsegp.dense.length_scales import log_weights
 from sparsegp.dense.mixture import covariances
 from sparsegp.dense.orthant import draw_given_labels, log_evidence

@@ -22,8 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
-from sparsegp.dense.driver import Status
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem, Status
 from sparsegp.dense.mixture import TILE
 from sparsegp.dense.precisions import FORMS, Precisions, times
 from sparsegp.errors import NumericalError
@@ -109,7 +108,7 @@ class Laplace(Method, name="laplace"):
         sites = FORMS[likelihood.curvature_form](curvature, prior, problem.n_latent)
         slope = likelihood.gradient(latent, problem.target)[1]
         b = sites.weigh(latent) + slope
-        newton = b - _apply(sites, times(prior, b))
+        newton = b - sites.apply(times(prior, b))
         direction = newton - a
         move = times(prior, direction)
         gain = 0.5 * float(np.vdot(slope - a, move))
@@ -137,7 +136,7 @@ class Laplace(Method, name="laplace"):
         a, sites, prior = state.coefficients, state.sites, problem.prior
         spread = _row_covariances(sites, prior, a.shape[1])
         s = -0.5 * likelihood.curvature_gradient(times(prior, a), problem.target, spread)
-        pull = s - _apply(sites, times(prior, s))  # (I - V K) s
+        pull = s - sites.apply(times(prior, s))  # (I - V K) s
 
         def parts() -> Iterator[tuple[int, Doubles]]:
             for r in range(a.shape[1]):
@@ -188,8 +187,3 @@ def _row_covariances(sites: Precisions, covariances: Doubles, n_latent: int) -> 
         part = sites.covariance(covariances[:, :, some], prior)
         parts.append(part if part.ndim == 3 else part[:, :, np.newaxis] * np.eye(n_latent))
     return np.concatenate(parts)
-
-
-def _apply(sites: Precisions, right: Doubles) -> Doubles:
-    """Return V applied to (n, R)."""
-    return sites.apply(right[:, :, np.newaxis])[:, :, 0]

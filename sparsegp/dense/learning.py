@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from sparsegp.dense.base import Fit, Method, Problem
-from sparsegp.dense.driver import Session, Status
+from sparsegp.dense.base import Fit, Method, Problem, Session, Status
 from sparsegp.dense.sampling import Schedule, Target, kernel_prior
 from sparsegp.errors import NumericalError
 from sparsegp.learning.hyperpriors import Hyperprior

@@ -19,8 +19,7 @@ long and predictions worse.
 
 import numpy as np
 
-from sparsegp.dense.base import Problem
-from sparsegp.dense.driver import RunTasks
+from sparsegp.dense.base import Problem, RunTasks
 from sparsegp.dense.precisions import NAME
 from sparsegp.errors import SettingsError
 from sparsegp.math.linalg import lower_cholesky, solve_lower

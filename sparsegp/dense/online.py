@@ -20,8 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegp.dense.base import Fit, Problem
-from sparsegp.dense.driver import Status
+from sparsegp.dense.base import Fit, Problem, Status
 from sparsegp.dense.ep import SoftmaxMatching
 from sparsegp.dense.precisions import NAME, Precisions, broadcast_kernels, with_prior
 from sparsegp.fields import setting
@@ -68,7 +67,7 @@ class Projected(Precisions, name="projected"):
     def mean(self, natural: Doubles) -> Doubles:
         """Return E[w], (R, b), for sites with shifts (n, R)."""
         right = np.einsum("rbi,ir->rb", self.features, natural, optimize=True)
-        return self.solve(right.reshape(-1, 1)).reshape(right.shape)
+        return solve_factored(self.factor, right.reshape(-1, 1)).reshape(right.shape)
 
     def coefficients(self, mean: Doubles) -> Doubles:
         """Return the coefficients (n, R) for a mean of w (R, b); zero except for the basis."""
@@ -77,10 +76,6 @@ class Projected(Precisions, name="projected"):
             lower = self.lower[r % len(self.lower)]
             out[self.basis, r] = solve_lower(lower, each, transposed=True)
         return out
-
-    def solve(self, right: Doubles) -> Doubles:
-        """Return A^-1 applied to (R b, q)."""
-        return solve_factored(self.factor, right)
 
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
         """Return covariances (m, R, R)."""
@@ -147,7 +142,8 @@ class Online(SoftmaxMatching, name="online"):
     def step(self, problem: Problem, state: OnlineState, run_tasks: Any) -> OnlineState:
         """Make a sweep over the rows that updates the site of each."""
         projected, first = posterior(problem, state)
-        covariance, mean = projected.solve(np.eye(first.size)), first.ravel()
+        covariance = solve_factored(projected.factor, np.eye(first.size))
+        mean = first.ravel()
         across = contrasts(problem.target, problem.n_latent)
         prior = np.diagonal(problem.prior, axis1=1, axis2=2)
         rest = prior - np.square(projected.features).sum(axis=1)[: len(prior)]

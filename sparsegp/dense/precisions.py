@@ -79,7 +79,7 @@ class Precisions(ABC):
         """
 
     def apply(self, right: Doubles) -> Doubles:
-        """Return V applied to (n, R, q), if the form supports it."""
+        """Return V applied to (n, R), if the form supports it."""
         raise NotImplementedError
 
     def block(self, r: int) -> Doubles:
@@ -131,12 +131,11 @@ class Independent(Precisions, name="independent"):
         return np.asarray(self.precision * right)
 
     def apply(self, right: Doubles) -> Doubles:
-        """Return V applied to (n, R, q)."""
+        """Return V applied to (n, R)."""
         out = np.empty_like(right)
         for r in range(self.n_latent):
-            c = r % len(self.factors)
-            weight = self.root[c][:, np.newaxis]
-            out[:, r] = weight * solve_factored(self.factors[c], weight * right[:, r])
+            factor, root = self.factors[r % len(self.factors)], self.root[r % len(self.factors)]
+            out[:, r] = root * solve_factored(factor, root * right[:, r])
         return out
 
     def block(self, r: int) -> Doubles:
@@ -149,12 +148,10 @@ class Independent(Precisions, name="independent"):
 
     def covariance(self, cross: Doubles, prior: Doubles) -> Doubles:
         """Return variances (m, R)."""
-        explained = [np.square(self._half_solve(c, k)).sum(axis=0) for c, k in enumerate(cross)]
-        return np.asarray(broadcast_kernels(prior - np.array(explained), self.n_latent).T)
-
-    def _half_solve(self, c: int, right: Doubles) -> Doubles:
-        """Return H = L^-1 P^(1/2) R, with H' H = R' V R, for kernel c and R (n, q)."""
-        return solve_lower(self.factors[c], self.root[c][:, np.newaxis] * right)
+        triples = zip(self.factors, self.root[..., np.newaxis], cross, strict=True)
+        halves = [solve_lower(factor, root * some) for factor, root, some in triples]
+        explained = np.array([np.square(half).sum(axis=0) for half in halves])
+        return np.asarray(broadcast_kernels(prior - explained, self.n_latent).T)
 
 
 class Simplex(Precisions, name="simplex"):
@@ -182,10 +179,10 @@ class Simplex(Precisions, name="simplex"):
         return np.asarray(self.precision * (right - mean))
 
     def apply(self, right: Doubles) -> Doubles:
-        """Return V applied to (n, R, q): E - E 1 (sum_r E_r)^-1 1' E (RW eq. 3.47)."""
-        first = self.explained @ right.swapaxes(0, 1)
+        """Return V applied to (n, R): E - E 1 (sum_r E_r)^-1 1' E (RW eq. 3.47)."""
+        first = self.explained @ right.T[..., np.newaxis]
         common = solve_factored(self.factor, first.sum(axis=0))
-        return np.asarray((first - self.explained @ common).swapaxes(0, 1))
+        return np.asarray((first - self.explained @ common)[..., 0].T)
 
     def block(self, r: int) -> Doubles:
         """Return the block of V that belongs to latent value r, (n, n)."""
@@ -221,10 +218,10 @@ class Full(Precisions, name="full"):
         self.log_det = _log_det(self.factor)
 
     def apply(self, right: Doubles) -> Doubles:
-        """Return V applied to (n, R, q)."""
-        inner = np.einsum("irs,isq->irq", self.root, right).reshape(-1, right.shape[-1])
-        back = solve_factored(self.factor, inner).reshape(right.shape)
-        return np.asarray(np.einsum("irs,isq->irq", self.root, back))
+        """Return V applied to (n, R)."""
+        inner = np.einsum("irs,is->ir", self.root, right)
+        back = solve_factored(self.factor, inner.ravel()).reshape(right.shape)
+        return np.asarray(np.einsum("irs,is->ir", self.root, back))
 
     def block(self, r: int) -> Doubles:
         """Return the block of V that belongs to latent value r, (n, n)."""
@@ -280,7 +277,7 @@ class SitePosterior:
         self.full = Full(basis @ sites[..., :-1] @ across, prior, n_latent)
         shift = (basis @ sites[..., -1:])[..., 0]
         smoothed = np.einsum("rij,jr->ir", every, shift, optimize=True)
-        self.coefficients = shift - self.full.apply(smoothed[..., np.newaxis])[..., 0]
+        self.coefficients = shift - self.full.apply(smoothed)
         mean = np.einsum("rij,jr->ir", every, self.coefficients, optimize=True)
         self.mean = (across @ mean[..., np.newaxis])[..., 0]
         square = float(np.sum(sites[..., -1] * self.mean))

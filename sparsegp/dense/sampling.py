@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Fit, Method, Problem
-from sparsegp.dense.driver import Iterative, RunTasks, Status
+from sparsegp.dense.base import Fit, Iterative, Method, Problem, RunTasks, Status
 from sparsegp.dense.mixture import Component
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fields import Checked, setting
@@ -105,7 +104,7 @@ class SamplingState:
 
 
 @dataclass(frozen=True)
-class Schedule(Checked, Iterative[Target, Fit]):
+class Schedule(Checked, Iterative[Target]):
     """Number and length of the chains, and the settings of their steps.
 
     Parameters
@@ -216,7 +215,7 @@ def names_of(problem: Problem) -> tuple[str, ...]:
 
 def kernel_prior(text: str, problem: Problem) -> Hyperprior:
     """Return the hyperprior described by a text, for the parameters of a problem; see `parse`."""
-    return parse(text, list(names_of(problem)), problem.x.shape[1])
+    return parse(text, names_of(problem), problem.x.shape[1])
 
 
 def _begin(target: Target, number: int) -> Chain:

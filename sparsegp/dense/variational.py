@@ -27,8 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.dense.base import Fit, LogEvidence, Method, Problem
-from sparsegp.dense.driver import RunTasks, Status
+from sparsegp.dense.base import Fit, LogEvidence, Method, Problem, RunTasks, Status
 from sparsegp.dense.length_scales import KEY, LengthScales
 from sparsegp.dense.spectrum import Spectrum
 from sparsegp.errors import NumericalError
@@ -124,11 +123,6 @@ class VariationalState:
     latent: Doubles
     rounds: tuple[Doubles, ...] = ()
 
-    @property
-    def bounds(self) -> list[float]:
-        """Bounds of the iterations."""
-        return [float(row[0]) for row in self.rounds]
-
 
 @dataclass(frozen=True)
 class Variational(Method, name="variational"):
@@ -207,7 +201,8 @@ class Variational(Method, name="variational"):
         """
         if not self.importance or not state.rounds:
             return Status(0, 0, finished=not self.importance)
-        done, bounds, enough = len(state.rounds), state.bounds, self.rise * len(state.site)
+        bounds = [float(row[0]) for row in state.rounds]
+        done, enough = len(bounds), self.rise * len(state.site)
         risen = max(bounds) - bounds[0] >= enough
         settled = done > PATIENCE and max(bounds[-PATIENCE:]) - max(bounds[:-PATIENCE]) < enough
         figures = {"log_evidence": max(bounds)}

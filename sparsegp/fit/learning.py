@@ -10,16 +10,17 @@ Checkpoints are written during a selection, and after each minimisation.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from sparsegp.errors import NumericalError
 from sparsegp.fit.blocks import SparseRun
+from sparsegp.ivm.evidence_rows import Process, RowSums, pieces
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.evidence import Members
-from sparsegp.learning.objective import Objective, parameter_names, sums_over
+from sparsegp.learning.objective import Objective, parameter_names
 from sparsegp.learning.optimise import Bounds, descend
+from sparsegp.likelihoods.base import Likelihood
 from sparsegp.math.products import TILE
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.types import Doubles
@@ -99,12 +100,14 @@ def _descend(run: SparseRun) -> None:
     names = parameter_names(of.kernels, of.likelihood)
     hyperprior = hyperpriors.parse(settings.hyperprior, names, run.data.summary.p)
 
-    def map_blocks(method: str, *args: Any) -> list[Any]:
+    spare = pieces(run.n_rows, TILE * of.unit).bit_length()
+
+    def sum_rows(processes: Sequence[Process], likelihood: Likelihood) -> list[RowSums]:
         if run.stop.requested:
             run.checkpoint(run.done)
-        return run.map_blocks(method, *args)
+        answers = run.map_blocks("evidence", len(active), processes, likelihood, spare)
+        return [answer for answer in answers if answer is not None]  # None: no row counts
 
-    sum_rows = sums_over(map_blocks, len(active), run.n_rows, TILE * of.unit)
     objective = Objective(of.kernels, of.likelihood, members, sum_rows, hyperprior)
     start = objective.start
     first = np.array(run.steps[0]["start"]) if run.steps else start
@@ -116,7 +119,7 @@ def _descend(run: SparseRun) -> None:
             **run.figures(),
             **_validation_nlpp(run),
             "start": start.tolist(),
-            "criterion": path.values.tolist(),
+            "criterion": path.values,
             "evaluations": path.evaluations,
             "kernel": "; ".join(map(str, kernels)),
             "likelihood": likelihood.to_json(),

@@ -19,9 +19,9 @@ from sparsegp.fit.prepare import Prepared
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
 from sparsegp.learning.by_column import TOLERANCE, learn_by_column, with_ard
+from sparsegp.learning.linear_rows import is_regression_target, target_log_p
 from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
 from sparsegp.learning.plan import MAX_HELD_OUT
-from sparsegp.learning.regression import is_regression_target, target_log_p
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.report.metrics import calibration_error
 from sparsegp.settings import TrainSettings

@@ -2,11 +2,11 @@
 
 As in the posterior of all rows (posterior/all_data.py), every row contributes to the latent means,
 which lie in the span of some active rows; parts of a fit that do not affect the comparison are left
-out. The active rows are the first ones, without selection. The likelihood is the softmax
-(learning/softmax.py), or Gaussian noise (learning/regression.py), for which the first iteration
-solves the linear system. Probabilities are those of the latent means. The prior variance factor is
-the one that predicts the held-out rows best; since all kernels have this choice, no separate rows
-are kept for it.
+out. The active rows are the first ones, without selection. The likelihood is the softmax or, in a
+regression, Gaussian noise (learning/linear_rows.py), for which the first iteration solves the
+linear system. Probabilities are those of the latent means. The prior variance factor is the one
+that predicts the held-out rows best; since all kernels have this choice, no separate rows are kept
+for it.
 
 With I + C = L L^T on the active rows, the features of a row are w = L^-1 k_u, the latent means
 w . c, and the penalty is c^T P c / (2 s) with P = I - L^-1 L^-T.
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from sparsegp.kernels import Kernel
+from sparsegp.learning.linear_rows import make_rows, predictions, target_log_p
 from sparsegp.learning.metric import Part
-from sparsegp.learning.regression import make_rows, predictions, target_log_p
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import (
     inverse_triangle,

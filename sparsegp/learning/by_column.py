@@ -18,14 +18,14 @@ each half, and one pass over the kernel matrix. As a is not quite at the maximum
 first order for one more Newton step: Q + <l, dJ/da>.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sparsegp.errors import NumericalError
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Product, Sum, parse, six_digits
-from sparsegp.learning.regression import is_regression_target, make_rows
-from sparsegp.learning.softmax import Softmax
+from sparsegp.learning.linear_rows import Softmax, is_regression_target, make_rows
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.linalg import (
     jittered_cholesky,
@@ -206,7 +206,7 @@ class HeldOut:
             of_fit = solve_lower(factor, np.hstack([fit.point, adjoint]), transposed=True)
             a, b = np.hsplit(of_fit.astype(X.dtype), 2)
             of_active[half] += [b, a]
-            of_rows[half] += [fit.slope, -fit.hessian_product(fit.rows.latent(adjoint))]
+            of_rows[half] += [fit.slope, -fit.decrease(adjoint)]
             of_active[1 - half] += [a]
             of_rows[1 - half] += [slope]
             own -= a @ b.T
@@ -244,8 +244,8 @@ class Fit:
 
     Attributes
     ----------
-    factor : Doubles (m, m)
-        Cholesky factor of the metric.
+    precondition : callable
+        Applies the inverse of the metric I + F W F^T, with row curvatures W, to (m, K).
     point, gradient : Doubles (m, K)
         Coefficients, and the gradient there.
     latent, slope, probability : Floats (n, K)
@@ -255,24 +255,27 @@ class Fit:
     def __init__(self, rows: Softmax, start: Floats) -> None:
         self.rows = rows
         gradient = rows.log_p_and_gradient(start)[1]
-        p = rows.probability(gradient)
-        curvature = rows.curvature(p)
-        self.factor = self._factor(rows.weighted(curvature))
+        curvature = rows.curvature(rows.probability(gradient))
+        scaled = rows.features * np.sqrt(rows.weighted(curvature))
+        metric = (scaled @ scaled.T).astype(np.float64)
+        metric[np.diag_indices_from(metric)] += 1.0
+        factor = lower_cholesky(metric, "the curvature of a small fit", in_place=True)
+        self.precondition = partial(solve_factored, factor)
         newton = rows.weighted(curvature[:, np.newaxis] * start + gradient)
 
         def function(c: Doubles) -> tuple[float, Doubles]:
             return rows.value_and_gradient(c, c)
 
-        ascent = Ascent.at(self._precondition(rows.coefficient_gradient(newton)), function)
-        rows.maximise(ascent, function, self._precondition, FIT_TOLERANCE)
+        ascent = Ascent.at(self.precondition(rows.coefficient_gradient(newton)), function)
+        rows.maximise(ascent, function, self.precondition, FIT_TOLERANCE)
         self.point, self.gradient = ascent.point, ascent.gradient
         self.latent = rows.latent(self.point)
         gradient = rows.log_p_and_gradient(self.latent)[1]
         self.slope, self.probability = rows.weighted(gradient), rows.probability(gradient)
 
-    def hessian_product(self, latent: Floats) -> Floats:
-        """Multiply changes of latent values, (n, K), by minus the Hessian of the log likelihood."""
-        return self.rows.hessian_product(self.probability, latent)
+    def decrease(self, change: Doubles) -> Floats:
+        """Return the decrease of `slope`, (n, K), to first order, for a change of `point`."""
+        return self.rows.hessian_product(self.probability, self.rows.latent(change))
 
     def solve(self, right: Doubles) -> Doubles:
         """Return A^-1 right, (m, K), with A the negative Hessian, by conjugate gradients.
@@ -281,31 +284,17 @@ class Fit:
         `CG_TOLERANCE` times its initial value, or after `MAX_CG_ITERATIONS` of them.
         """
         x, residual = np.zeros_like(right), right.copy()
-        scaled = self._precondition(residual)
+        scaled = self.precondition(residual)
         direction, size = scaled, float(np.vdot(residual, scaled))
         tolerance = CG_TOLERANCE**2 * size
         for _ in range(MAX_CG_ITERATIONS):
             if size <= tolerance:
                 break
-            image = self._times(direction)
+            image = self.rows.coefficient_gradient(self.decrease(direction)) + direction
             length = size / float(np.vdot(direction, image))
             x += length * direction
             residual -= length * image
-            scaled = self._precondition(residual)
+            scaled = self.precondition(residual)
             former, size = size, float(np.vdot(residual, scaled))
             direction = scaled + (size / former) * direction
         return x
-
-    def _times(self, x: Doubles) -> Doubles:
-        return self.rows.coefficient_gradient(self.hessian_product(self.rows.latent(x))) + x
-
-    def _precondition(self, right: Doubles) -> Doubles:
-        """Apply the inverse of the metric, the preconditioner, (m, K)."""
-        return solve_factored(self.factor, right)
-
-    def _factor(self, curvature: Floats) -> Doubles:
-        """Return the lower Cholesky factor of I + F W F^T for row curvatures W, (n,)."""
-        scaled = self.rows.features * np.sqrt(curvature)
-        metric = (scaled @ scaled.T).astype(np.float64)
-        metric[np.diag_indices_from(metric)] += 1.0
-        return lower_cholesky(metric, "the curvature of a small fit", in_place=True)

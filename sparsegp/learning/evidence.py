@@ -243,10 +243,10 @@ def evidence(
         assert isinstance(likelihood, Gaussian)  # for which weights are exact
         at_cavity.append(members.weight)
     found, own = likelihood.moments(*at_cavity), likelihood.parameter_gradient(*at_cavity)
-    processes = [part.process for part in parts]
-    rows = _joined(sum_rows(processes, likelihood))
+    blocks = sum_rows([part.process for part in parts], likelihood)
+    log_z = np.concatenate([block.log_z for block in blocks])
     phi = sum(part.own() for part in parts)
-    phi -= float(found.log_z.sum()) + float(rows.log_z.sum())
+    phi -= float(found.log_z.sum()) + float(log_z.sum())
     if not np.isfinite(phi):
         texts = ", ".join(f"'{kernel}'" for kernel in kernels)
         raise NumericalError(
@@ -254,32 +254,35 @@ def evidence(
             "use a kernel of smaller variance or other length scales"
         )
     moments = zip(mean.T, variance.T, found.slope.T, found.curvature.T, strict=True)
-    gradients = [
-        _gradients(*each, by_sites) for each in zip(parts, rows.processes, moments, strict=True)
-    ]
+    sums = zip(*(block.processes for block in blocks), strict=True)
+    gradients = [_gradients(*each, by_sites) for each in zip(parts, sums, moments, strict=True)]
+    by_likelihood = np.concatenate([block.likelihood for block in blocks])
     return Evidence(
         phi=phi,
         kernels=np.concatenate([by_kernel for by_kernel, _ in gradients]),
-        likelihood=rows.likelihood.sum(axis=0) - own.sum(axis=0),
+        likelihood=by_likelihood.sum(axis=0) - own.sum(axis=0),
         sites=np.concatenate([by_site for _, by_site in gradients], axis=1) if by_sites else None,
     )
 
 
 def _gradients(
-    part: ActivePart, sums: ProcessSums, cavity: tuple[Doubles, ...], by_sites: bool
+    part: ActivePart, sums: Sequence[ProcessSums], cavity: tuple[Doubles, ...], by_sites: bool
 ) -> tuple[Doubles, Doubles]:
     """Return the gradient in the parameters of a kernel, (q,), and in its sites, (2, d) or (2, 0).
 
-    `cavity` holds mean, variance, alpha and nu, (D,) each.
+    `sums` are those of each block; `cavity` holds mean, variance, alpha and nu, (D,) each.
     """
     mean, variance, alpha, nu = cavity
     rho, E2 = part.slopes(alpha, nu)
     kernel, root, M, v = part.process.kernel, part.process.root, part.M, part.v[part.places]
-    r = root @ (sums.slope.total() + M.T @ rho)
-    G = root @ (sums.square.total() + M.T @ (E2[:, np.newaxis] * M)) @ root.T
+    slope = LevelSum.of(each.slope for each in sums).total()
+    square = LevelSum.of(each.square for each in sums).total()
+    r = root @ (slope + M.T @ rho)
+    G = root @ (square + M.T @ (E2[:, np.newaxis] * M)) @ root.T
     weights = part.process.weights(M, rho, E2)
     weights[part.places] += G + 0.5 * (root @ root.T) + np.outer(r - 0.5 * v, v)
-    by_kernel = sums.kernel.sum(axis=0) + kernel.pull_back(part.x, part.process.x, weights)
+    by_kernel = np.concatenate([each.kernel for each in sums]).sum(axis=0)
+    by_kernel += kernel.pull_back(part.x, part.process.x, weights)
     by_kernel += kernel.pull_back_diag(part.x, E2)
     if not by_sites:
         return by_kernel, np.empty((2, 0))
@@ -299,23 +302,6 @@ def _by_sites(
     second = a + np.square(h) - variance - np.square(mean)
     by_precision = second / 2.0 + h * r / pi - G / np.square(pi)
     return np.where(some, np.stack([by_precision, mean - h - r / pi]), 0.0)
-
-
-def _joined(answers: list[RowSums]) -> RowSums:
-    """Join the sums of several blocks, in order."""
-    each = zip(*(answer.processes for answer in answers), strict=True)
-    return RowSums(
-        np.concatenate([answer.log_z for answer in answers]),
-        np.concatenate([answer.likelihood for answer in answers]),
-        [
-            ProcessSums(
-                np.concatenate([part.kernel for part in parts]),
-                LevelSum.of(part.square for part in parts),
-                LevelSum.of(part.slope for part in parts),
-            )
-            for parts in each
-        ],
-    )
 
 
 def _check(precision: Doubles, shift: Doubles) -> None:

@@ -15,7 +15,7 @@ factor c preserves the sum of the column variances, which determines the length 
 `Kernel.fill` chooses. The gradient in the scaled inputs is M times that in the multiplied inputs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -116,25 +116,21 @@ def learn_mixing(
 
 
 def average_outer_product(parts: Sequence[Part], X: Floats) -> Doubles:
-    """Return the mean over rows and classes of grad f_c grad f_c^T, (p, p), for rows X (n, p)."""
-    total, count = np.zeros((X.shape[1], X.shape[1])), 0
-    for slopes in centred_gradients(parts, X):
-        total += slopes.T @ slopes
-        count += len(slopes)
-    return total / count
-
-
-def centred_gradients(parts: Sequence[Part], X: Floats) -> Iterator[Doubles]:
-    """Yield the gradients of the latent means for successive chunks of X (n, p), (R * rows, p).
+    """Return the mean over rows and classes of grad f_c grad f_c^T, (p, p), for rows X (n, p).
 
     If the parts have more than one latent value in all, the mean over these is subtracted.
     """
+    p = X.shape[1]
+    total, count = np.zeros((p, p)), 0
     for start in range(0, len(X), ROWS):
         rows = X[start : start + ROWS]
         slopes = np.concatenate([kernel.slopes(rows, U, w) for kernel, U, w in parts])
         if len(slopes) > 1:
             slopes -= slopes.mean(axis=0)
-        yield slopes.reshape(-1, X.shape[1])
+        slopes = slopes.reshape(-1, p)
+        total += slopes.T @ slopes
+        count += len(slopes)
+    return total / count
 
 
 def is_per_column(kernel: Kernel) -> bool:

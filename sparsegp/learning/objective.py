@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
-from sparsegp.ivm.evidence_rows import Process, RowSums, pieces
 from sparsegp.kernels import Kernel
 from sparsegp.learning.evidence import Members, SumRows, evidence
 from sparsegp.learning.hyperpriors import Hyperprior
@@ -37,7 +35,7 @@ class Objective:
     members : Members
         The active rows; for a single process in the order of inclusion.
     sum_rows : callable
-        Computes the sums over all other rows that count; see `sums_over`.
+        Computes the sums over all other rows that count.
     hyperprior : Hyperprior, optional
     """
 
@@ -77,22 +75,11 @@ class Objective:
         return found.phi + value, np.concatenate([found.kernels, by_likelihood]) + gradient
 
     def recompute_sites(self, parameters: Doubles) -> Doubles:
-        """Recompute the sites, (2, d), in the order of inclusion.
-
-        Raises
-        ------
-        SettingsError
-            If there is more than one process.
-        """
-        kernels, likelihood = self.model(parameters)
-        if len(kernels) > 1:
-            raise SettingsError(
-                f"sites are set anew for one latent value, got {len(kernels)}; use strategy "
-                "'constant'"
-            )
+        """Recompute the sites of a single process, (2, d), in the order of inclusion."""
+        (kernel,), likelihood = self.model(parameters)
         if isinstance(likelihood, Gaussian):
             return noise_sites(likelihood, self.members.target, self.members.weight)
-        return sites_in_order(kernels[0], likelihood, self.members.x, self.members.target)
+        return sites_in_order(kernel, likelihood, self.members.x, self.members.target)
 
 
 def sites_in_order(kernel: Kernel, likelihood: Likelihood, x: Floats, target: Any) -> Doubles:
@@ -160,27 +147,3 @@ def parameter_names(kernels: Sequence[Kernel], likelihood: Likelihood) -> tuple[
         for name in kernel.parameter_names
     ]
     return (*own, *(f"{likelihood.name}.{name}" for name in likelihood.parameter_names))
-
-
-def sums_over(map_blocks: Any, n_included: int, n_rows: int, group: int) -> SumRows:
-    """Return a function of processes and likelihood that sums over the rows of all blocks.
-
-    Parameters
-    ----------
-    map_blocks : callable
-        Calls a method of all blocks by name and returns their answers, in order of rows; the
-        answer is None if the rows of a block do not count.
-    n_included : int
-        Number of inclusions so far.
-    n_rows : int
-        Number of training rows.
-    group : int
-        Rows in a group; blocks hold whole groups.
-    """
-    spare = pieces(n_rows, group).bit_length()
-
-    def sum_rows(processes: Sequence[Process], likelihood: Likelihood) -> list[RowSums]:
-        answers = map_blocks("evidence", n_included, processes, likelihood, spare)
-        return [answer for answer in answers if answer is not None]
-
-    return sum_rows

@@ -9,17 +9,18 @@ depend on the parameters. The strategies differ in how they deal with this:
 - ``exact``: the sites are recomputed for each evaluation. The criterion is exact but the gradient
   is not; line searches compare values only, but may find no descent direction.
 
-This module only works on arrays: unconstrained parameters (q,); sites of any shape.
+Of the `Objective` only its two methods are used; sites may have any shape.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
 from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.learning.objective import Objective
 from sparsegp.math.lbfgs import Ascent, Function
 from sparsegp.registry import Registry
 from sparsegp.types import Doubles
@@ -31,64 +32,25 @@ Bounds: TypeAlias = tuple[Doubles, Doubles]
 """Lower and upper bounds of the parameters, (q,) each."""
 
 
-class Criterion(Protocol):
-    """The function to minimise."""
-
-    def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
-        """Return the criterion, and its gradient (q,) for fixed sites."""
-        ...
-
-    def recompute_sites(self, parameters: Doubles) -> Doubles:
-        """Recompute the sites for these parameters."""
-        ...
-
-
-@dataclass(frozen=True)
-class Path:
-    """The points of a descent, from start to end.
-
-    Attributes
-    ----------
-    points : Doubles (k + 1, q)
-        Parameters at the start and after every step.
-    values : Doubles (k + 1,)
-        The criterion there, with the sites at that time.
-    sites : Doubles
-        Final sites.
-    evaluations : int
-        Number of evaluations of the criterion and its gradient.
-    """
-
-    points: Doubles
-    values: Doubles
-    sites: Doubles
-    evaluations: int
-
-    @property
-    def parameters(self) -> Doubles:
-        """Final parameters, (q,)."""
-        return np.asarray(self.points[-1])
-
-
-Strategy: TypeAlias = Callable[["Search"], Path]
+Strategy: TypeAlias = Callable[["Descent"], None]
 
 STRATEGIES: Registry[Strategy] = Registry("inner strategy")
 
 
 def descend(
-    problem: Criterion,
+    problem: Objective,
     start: Doubles,
     sites: Doubles,
     strategy: str = "constant",
     steps: int = 8,
     reach: float = REACH,
     bounds: Bounds | None = None,
-) -> Path:
-    """Minimise the criterion from an initial point, and return the path.
+) -> "Descent":
+    """Minimise the criterion from an initial point, and return the completed descent.
 
     Parameters
     ----------
-    problem : Criterion
+    problem : Objective
     start : Doubles (q,)
         Initial parameters.
     sites : Doubles
@@ -115,25 +77,48 @@ def descend(
     low, high = start - reach, start + reach
     if bounds is not None:
         low, high = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
-    return run(Search(problem, start, sites, steps, (low, high)))
+    descent = Descent(problem, start, sites, steps, (low, high))
+    run(descent)
+    return descent
 
 
-class Search:
-    """State of one descent.
+@dataclass
+class Descent:
+    """State of one descent, and its path.
 
     The criterion is divided by the largest absolute element of its initial gradient, so that the
     first step along the gradient changes no parameter by more than one. The strategies work on the
     scaled criterion.
+
+    Attributes
+    ----------
+    problem, start, steps, bounds
+        See `descend`.
+    sites : Doubles
+        Current sites.
+    evaluations : int
+        Number of evaluations of the criterion and its gradient.
+    scale : float
+    points : list of Doubles (q,)
+        Parameters at the start and after every step.
+    values : list of float
+        The criterion there, with the sites at that time.
     """
 
-    def __init__(
-        self, problem: Criterion, start: Doubles, sites: Doubles, steps: int, bounds: Bounds
-    ) -> None:
-        self.problem, self.start, self.sites = problem, start, sites
-        self.steps, self.bounds = steps, bounds
-        self.evaluations, self.scale = 0, 1.0
-        self.points: list[Doubles] = []
-        self.values: list[float] = []
+    problem: Objective
+    start: Doubles
+    sites: Doubles
+    steps: int
+    bounds: Bounds
+    evaluations: int = 0
+    scale: float = 1.0
+    points: list[Doubles] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    @property
+    def parameters(self) -> Doubles:
+        """Parameters after the last step, (q,)."""
+        return self.points[-1]
 
     def begin(self) -> tuple[float, Doubles]:
         """Return the scaled criterion and gradient at the start."""
@@ -156,11 +141,7 @@ class Search:
     def record_step(self, parameters: Doubles, scaled: float) -> None:
         """Record a step."""
         self.points.append(np.array(parameters))
-        self.values.append(scaled * self.scale)
-
-    def path(self) -> Path:
-        """Return the path so far."""
-        return Path(np.stack(self.points), np.array(self.values), self.sites, self.evaluations)
+        self.values.append(float(scaled * self.scale))
 
     def ascent(self, sites: Callable[[Doubles], Doubles]) -> tuple[Ascent, Function]:
         """Return an ascent of minus the criterion, with no outward gradient at the bounds."""
@@ -194,50 +175,47 @@ class Search:
 
 
 @STRATEGIES.register("constant")
-def constant(search: Search) -> Path:
+def constant(descent: Descent) -> None:
     """Keep the sites fixed, so that value and gradient agree, and minimise by L-BFGS-B."""
-    first = search.begin()
+    first = descent.begin()
 
     def function(parameters: Doubles) -> tuple[float, Doubles]:
-        at_start = search.evaluations == 1 and np.array_equal(parameters, search.start)
-        return first if at_start else search.evaluate(parameters, search.sites)
+        at_start = descent.evaluations == 1 and np.array_equal(parameters, descent.start)
+        return first if at_start else descent.evaluate(parameters, descent.sites)
 
     def record(intermediate_result: OptimizeResult) -> None:
-        search.record_step(intermediate_result.x, float(intermediate_result.fun))
+        descent.record_step(intermediate_result.x, float(intermediate_result.fun))
 
     minimize(
         function,
-        search.start,
+        descent.start,
         jac=True,
         method="L-BFGS-B",
-        bounds=list(zip(*search.bounds, strict=True)),
+        bounds=list(zip(*descent.bounds, strict=True)),
         callback=record,
-        options={"maxiter": search.steps},
+        options={"maxiter": descent.steps},
     )
-    return search.path()
 
 
 @STRATEGIES.register("hybrid")
-def hybrid(search: Search) -> Path:
-    """Recompute the sites after every line search."""
-    ascent, function = search.ascent(lambda _: search.sites)
-    for _ in range(search.steps):
-        if not search.step(ascent, function):
+def hybrid(descent: Descent) -> None:
+    """Recompute the sites after every line descent."""
+    ascent, function = descent.ascent(lambda _: descent.sites)
+    for _ in range(descent.steps):
+        if not descent.step(ascent, function):
             break
-        search.sites = search.problem.recompute_sites(ascent.point)
+        descent.sites = descent.problem.recompute_sites(ascent.point)
         ascent.value, ascent.gradient = function(ascent.point)
-        search.record_step(ascent.point, -ascent.value)
-    return search.path()
+        descent.record_step(ascent.point, -ascent.value)
 
 
 @STRATEGIES.register("exact")
-def exact(search: Search) -> Path:
+def exact(descent: Descent) -> None:
     """Recompute the sites for every evaluation; accept steps that lower the criterion."""
-    search.sites = search.problem.recompute_sites(search.start)
-    ascent, function = search.ascent(search.problem.recompute_sites)
-    for _ in range(search.steps):
-        if not search.step(ascent, function):
+    descent.sites = descent.problem.recompute_sites(descent.start)
+    ascent, function = descent.ascent(descent.problem.recompute_sites)
+    for _ in range(descent.steps):
+        if not descent.step(ascent, function):
             break
-        search.record_step(ascent.point, -ascent.value)
-    search.sites = search.problem.recompute_sites(ascent.point)
-    return search.path()
+        descent.record_step(ascent.point, -ascent.value)
+    descent.sites = descent.problem.recompute_sites(ascent.point)

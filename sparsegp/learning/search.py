@@ -118,7 +118,7 @@ class Search:
         """Compare the first candidates on few rows."""
         numbers, size = self.candidates.first(self.plan.count), self.plan.first
         known = self.candidates.known
-        trials = [Trial.of(n, known[n], (COMPARED, size.rows, size.n_active)) for n in numbers]
+        trials = [Trial.of(n, known[n], COMPARED, size) for n in numbers]
         self.outcomes = dict(self.try_out(trials, f"trials of {size.rows} rows"))
         return len(self.outcomes) == len(trials)
 
@@ -182,11 +182,10 @@ class Search:
 
     def _learn(self, starts: Sequence[Candidate], what: str) -> Mapping[int, Outcome]:
         """Run trials of new candidates, for which length scales or a metric are learnt."""
-        known, size = self.candidates.known, self.plan.first
-        stage_size = (LEARNT, size.rows, size.n_active)
+        known = self.candidates.known
         trials = [
-            Trial.of(len(known) + i, each, stage_size, each.metric == NONE)
-            for i, each in enumerate(starts)
+            Trial.of(number, each, LEARNT, self.plan.first, each.metric == NONE)
+            for number, each in enumerate(starts, len(known))
         ]
         found = self.try_out(trials, what)
         known.extend(starts)
@@ -332,7 +331,7 @@ class Search:
     def _later_trial(self, number: int, stage: int, size: Size) -> Trial:
         """Return a trial of a candidate with its learnt kernel."""
         candidate = self.candidates.known[number]._replace(kernel=self.outcomes[number].kernel)
-        return Trial.of(number, candidate, (stage, size.rows, size.n_active))
+        return Trial.of(number, candidate, stage, size)
 
     def choice(self, ended: str) -> Choice:
         """Return the result of the search."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sparsegp.learning.metric import NONE
+from sparsegp.learning.plan import Size
 from sparsegp.learning.space import Candidate
 from sparsegp.types import Doubles
 
@@ -50,15 +51,11 @@ class Trial:
 
     @classmethod
     def of(
-        cls,
-        number: int,
-        candidate: Candidate,
-        size: tuple[int, int, int],
-        by_column: bool = False,
+        cls, number: int, candidate: Candidate, rung: int, size: Size, by_column: bool = False
     ) -> "Trial":
-        """Create the trial of a candidate; `size` is rung, rows and active rows."""
+        """Create the trial of a candidate in a stage."""
         kernel, scaling, metric = candidate
-        return cls(number, kernel, scaling, *size, by_column, metric)
+        return cls(number, kernel, scaling, rung, size.rows, size.n_active, by_column, metric)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from sparsegp.kernels import parse
-from sparsegp.learning import approximate, softmax
+from sparsegp.learning import approximate, linear_rows
 from sparsegp.learning.approximate import ApproximateFit, choose_prior_variance
 from sparsegp.types import Doubles
 
@@ -40,7 +40,7 @@ def direct(X: Doubles, y: np.ndarray, X_new: Doubles, scale: float) -> Doubles:
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax, "MAX_ROUNDS", 300)
+    monkeypatch.setattr(linear_rows, "MAX_ROUNDS", 300)
     monkeypatch.setattr(approximate, "TOLERANCE", 1e-12)
 
 
@@ -48,7 +48,7 @@ def test_means_are_those_of_the_maximum(rows: Rows, exact: None) -> None:
     X, y = rows
     fit = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N:])
     for scale in (0.1, 3.0):  # the second goes on from the first
-        found = softmax.log_probabilities(fit.maximise(scale))
+        found = linear_rows.log_probabilities(fit.maximise(scale))
         assert_allclose(found, direct(X[:N], y[:N], X[N:], scale), atol=0.02)
     kernel, U, w = fit.part()
     assert_allclose(kernel(X[N:], U) @ w, fit.maximise(3.0), atol=1e-3)
@@ -59,7 +59,7 @@ def test_two_classes_have_one_latent_value(rows: Rows, exact: None) -> None:
     found = ApproximateFit(KERNEL, X[:N], y[:N], 2, D, X[N:]).maximise(3.0)
     assert found.shape == (2 * N, 1)
     expected = direct(X[:N], y[:N], X[N:], 3.0)
-    assert_allclose(softmax.log_probabilities(found), expected, atol=0.01)
+    assert_allclose(linear_rows.log_probabilities(found), expected, atol=0.01)
 
 
 def test_the_scale_is_that_which_predicts_the_held_out_rows_best(rows: Rows) -> None:

@@ -12,7 +12,7 @@ from sparsegp.data import Scaling
 from sparsegp.errors import NumericalError
 from sparsegp.fit.trial import Sample, run_trial
 from sparsegp.kernels import Kernel, parse
-from sparsegp.learning import by_column, softmax
+from sparsegp.learning import by_column, linear_rows
 from sparsegp.learning.by_column import HeldOut, learn_by_column, with_ard, with_warping
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.settings import TrainSettings
@@ -35,7 +35,7 @@ def rows_of(n_classes: int, n: int = 120) -> HeldOut:
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small fits and linear systems to the last digits."""
-    monkeypatch.setattr(softmax, "RESOLUTION", 1e-12)
+    monkeypatch.setattr(linear_rows, "RESOLUTION", 1e-12)
     for name, value in {"FIT_TOLERANCE": 1e-13, "CG_TOLERANCE": 1e-6}.items():
         monkeypatch.setattr(by_column, name, value)
 

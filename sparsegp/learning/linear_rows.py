@@ -1,8 +1,13 @@
-"""Softmax likelihood of latent values that are linear in coefficients, and its maximisation.
+"""Likelihoods of latent values that are linear in coefficients, and their maximisation.
 
-The log likelihood of rows with latent values f = F^T c, minus a quadratic penalty, is concave in c
-and needs no quadrature. With p the probabilities of a row, its curvature in the latent values is
-diag(p) - p p^T, at most (I - 1 1^T / K) / 2 (Böhning 1992, Ann. Inst. Statist. Math. 44).
+For classes it is the softmax. The log likelihood of rows with latent values f = F^T c, minus a
+quadratic penalty, is concave in c and needs no quadrature. With p the probabilities of a row, its
+curvature in the latent values is diag(p) - p p^T, at most (I - 1 1^T / K) / 2 (Böhning 1992, Ann.
+Inst. Statist. Math. 44).
+
+In a regression Gaussian noise of variance one takes its place: latent means depend only on the
+ratio of prior and noise variance, and the prior variance is free. Held-out targets are judged with
+the noise variance that maximises their density, the mean squared residual.
 """
 
 from collections.abc import Callable
@@ -22,6 +27,8 @@ MAX_ROUNDS = 30
 RESOLUTION = 1e-6
 """Log likelihood difference, in nats per row, that is rounding error in single precision."""
 ROOT = 2.0**0.5
+MIN_NOISE = 1e-10
+"""Minimum noise variance, for targets of variance one: exact predictions have infinite density."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,23 +41,19 @@ class Softmax:
         Large products are computed in their precision.
     target : array (n,)
         Class codes.
-    n_classes : int
+    n_latent : int
+        Number of latent values per row: the number of classes.
     weights : Floats (n,), optional
         Weights of the log likelihoods of the rows.
     """
 
     features: Floats
     target: Any
-    n_classes: int
+    n_latent: int
     weights: Floats | None = None
 
     bound: ClassVar[float] = 0.5
     """Upper bound on the curvature of -log p in the latent values."""
-
-    @property
-    def n_latent(self) -> int:
-        """Number of latent values per row."""
-        return self.n_classes
 
     @cached_property
     def total(self) -> float:
@@ -90,7 +93,7 @@ class Softmax:
 
     def curvature(self, p: Floats) -> Floats:
         """Return the curvature of -log p, (n,): the trace of its Hessian over K - 1."""
-        found: Floats = (p * (1.0 - p)).sum(axis=1) / (self.n_classes - 1)
+        found: Floats = (p * (1.0 - p)).sum(axis=1) / (self.n_latent - 1)
         return found
 
     def hessian_product(self, p: Floats, change: Floats) -> Floats:
@@ -145,11 +148,6 @@ class Logistic(Softmax):
     penalty of its coefficients equals that of both, and products have one column instead of two.
     """
 
-    @property
-    def n_latent(self) -> int:
-        """One."""
-        return 1
-
     def log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
         """Return log p of the class of each row (n,), and its gradient (n, 1)."""
         sign = np.where(self.target == 0, ROOT, -ROOT).astype(latent.dtype)
@@ -171,8 +169,76 @@ class Logistic(Softmax):
         return self.weighted(2.0 * p * (1.0 - p) * change)
 
 
+class GaussianRows(Softmax):
+    """Rows of a regression with standardised targets and one latent value; see `Softmax`."""
+
+    bound: ClassVar[float] = 1.0
+
+    def log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
+        """Return log densities up to a constant (n,), and residuals (n, 1)."""
+        residual = (self.target[:, np.newaxis] - latent).astype(latent.dtype)
+        return -0.5 * residual[:, 0] ** 2, residual
+
+    def held_out_log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
+        """Return log densities at the best noise variance (n,), and their gradient (n, 1).
+
+        As this variance maximises their sum, it adds nothing to the gradient of the sum.
+        """
+        log_p = target_log_p(np.asarray(latent, np.float64), self.target, self.weights)
+        residual = self.log_p_and_gradient(latent)[1]
+        noise = _noise(residual[:, 0] ** 2, self.weights)
+        return log_p.astype(latent.dtype), residual / noise
+
+    def probability(self, gradient: Floats) -> Floats:
+        """Return the residuals, on which the curvature does not depend."""
+        return gradient
+
+    def curvature(self, p: Floats) -> Floats:
+        """Return one for each row, (n,)."""
+        return np.ones(len(p), p.dtype)
+
+    def hessian_product(self, p: Floats, change: Floats) -> Floats:
+        """Multiply changes of latent values, (n, 1), by minus the Hessian of the log likelihood."""
+        return self.weighted(change)
+
+
+def make_rows(features: Floats, target: Any, n_classes: int, weights: Floats | None) -> Softmax:
+    """Create `GaussianRows` if targets (n,) are floating-point, else `Logistic` or `Softmax`."""
+    if is_regression_target(target):
+        return GaussianRows(features, target, 1, weights)
+    if n_classes == 2:
+        return Logistic(features, target, 1, weights)
+    return Softmax(features, target, n_classes, weights)
+
+
+def is_regression_target(target: Any) -> bool:
+    """Return whether targets are those of a regression rather than class codes."""
+    return bool(target.dtype.kind == "f")
+
+
 def log_probabilities(mean: Doubles) -> Doubles:
     """Return log class probabilities, (n, K), from latent means (n, K), or (n, 1) of `Logistic`."""
     if mean.shape[1] == 1:
         mean = np.hstack([mean, -mean]) / ROOT
     return np.asarray(log_softmax(mean, axis=1))
+
+
+def predictions(mean: Doubles, target: Any) -> Doubles:
+    """Return log class probabilities (n, K) from latent means; the means (n, 1) in a regression."""
+    return mean if is_regression_target(target) else log_probabilities(mean)
+
+
+def target_log_p(prediction: Doubles, target: Any, weights: Floats | None = None) -> Doubles:
+    """Return log p of the target of each row, (n,), from what `predictions` returns.
+
+    Weights (n,) only affect the noise variance in a regression.
+    """
+    if not is_regression_target(target):
+        return np.asarray(prediction[np.arange(len(target)), target])
+    square = (target - prediction[:, 0]) ** 2
+    noise = _noise(square, weights)
+    return np.asarray(-0.5 * (np.log(2.0 * np.pi * noise) + square / noise))
+
+
+def _noise(square: Floats, weights: Floats | None) -> float:
+    return max(float(np.average(square, weights=weights)), MIN_NOISE)
