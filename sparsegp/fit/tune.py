@@ -22,7 +22,6 @@ from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
 from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import Prepared, choose_scaling
-from sparsegp.fit.records import in_order, read_records, records_of
 from sparsegp.fit.run import Run
 from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
 from sparsegp.kernels import brief
@@ -41,7 +40,7 @@ from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, search
 from sparsegp.learning.space import MAX_SEARCH_COLUMNS, Candidates
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
-from sparsegp.store import RUN_FILE
+from sparsegp.store import RUN_FILE, in_order, read_records, records_of
 
 MAX_TRIALS = 40
 
