@@ -230,6 +230,11 @@ def choose_scaling(
     return scaling_for(rule, summary, draw, kept)
 
 
+def unscaled(p: int, mixing: Doubles | None = None) -> Scaling:
+    """Return the scaling that leaves p columns unchanged, but for a metric that mixes them."""
+    return Scaling(np.zeros(p), np.ones(p), "none", mixing=mixing)
+
+
 def choose_validation_rows(
     n: int, settings: TrainSettings, origin: Integers | None = None, keeps_scale: bool = False
 ) -> Booleans:

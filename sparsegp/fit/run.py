@@ -2,8 +2,8 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from typing import Any, Generic, Self, TypeVar, cast
@@ -114,13 +114,23 @@ class Run(ABC, Generic[R]):
         ------
         Interrupted
             If a stop was requested; the progress is in a checkpoint.
+        StoreError
+            If it cannot go on from the content of its newest checkpoint.
         """
         with self:
             if self.store is not None and self.store.is_finished():
                 return cast(R, self._finished(self.store))
-            with self._restoring():
+            try:
                 self.build()
                 return self.complete()
+            except (LookupError, TypeError, ValueError) as error:
+                if isinstance(error, SparseGPError) or not self._has_restored or not self.store:
+                    raise
+                raise StoreError(
+                    f"the newest checkpoint in {self.store.folder} must hold the state of a run of "
+                    f"this version, but does not ({type(error).__name__}: {error}); start again in "
+                    "another `out`"
+                ) from error
 
     def _finished(self, store: RunDirectory) -> Model:
         """Return the model of a finished run; raise SettingsError if its rows differ."""
@@ -134,20 +144,6 @@ class Run(ABC, Generic[R]):
             )
         self.progress.message(f"the run in {store.folder} is finished; nothing to do")
         return model
-
-    @contextmanager
-    def _restoring(self) -> Iterator[None]:
-        """Raise errors that are due to the content of a checkpoint as StoreError."""
-        try:
-            yield
-        except (LookupError, TypeError, ValueError) as error:
-            if isinstance(error, SparseGPError) or not self._has_restored or self.store is None:
-                raise
-            raise StoreError(
-                f"the newest checkpoint in {self.store.folder} must hold the state of a run of "
-                f"this version, but does not ({type(error).__name__}: {error}); start again in "
-                "another `out`"
-            ) from error
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into memory."""

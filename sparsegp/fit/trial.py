@@ -14,8 +14,7 @@ import numpy as np
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
-from sparsegp.fit.metric import unscaled
-from sparsegp.fit.prepare import Prepared
+from sparsegp.fit.prepare import Prepared, unscaled
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
 from sparsegp.learning.by_column import TOLERANCE, learn_by_column, with_ard
@@ -276,7 +275,7 @@ class PartialFits:
         rows, p = split[0], X.shape[1]
 
         def mixed(mixing: Doubles) -> Floats:
-            scaled: Floats = replace(unscaled(p), mixing=mixing).apply(X, X.dtype)
+            scaled: Floats = unscaled(p, mixing).apply(X, X.dtype)
             return scaled
 
         def fit(mixing: Doubles) -> tuple[Floats, Sequence[Part]]:
