@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -23,12 +22,11 @@ from sparsegp.data import (
 )
 from sparsegp.errors import SettingsError
 from sparsegp.likelihoods import SiteRule
+from sparsegp.memory.estimates import DRAWN_ROWS
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
 
-MAX_DRAWN = 10_000
-"""Maximum number of rows drawn for a scaling rule."""
 N_FOLDS = 5
 """Number of cross-validation folds; ten take twice as long and are no better."""
 
@@ -223,7 +221,7 @@ def choose_scaling(
 
     def draw() -> Floats:
         rng, X = np.random.default_rng([settings.seed, summary.n]), cast("Any", train.X)
-        rows = np.sort(rng.permutation(summary.n)[:MAX_DRAWN])
+        rows = np.sort(rng.permutation(summary.n)[:DRAWN_ROWS])
         return np.asarray(X[rows].compute(scheduler=scheduler))
 
     kept = None if train.encoding is None else train.encoding.indicates
@@ -287,10 +285,7 @@ def choose_candidates(
     chosen = [rows[:wanted]]
     if not settings.is_regression:
         share = -(-wanted // (2 * len(data.classes)))
-        codes = data.target[rows]
-        by_class = np.argsort(codes, kind="stable")
-        places = np.searchsorted(codes[by_class], np.arange(len(data.classes) + 1))
-        chosen += [rows[by_class[i : min(i + share, j)]] for i, j in pairwise(places)]
+        chosen.append(rows[rank_in_class(data.target[rows]) < share])
     return np.unique(np.concatenate(chosen))
 
 
@@ -319,6 +314,14 @@ def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None =
     folds = np.empty(len(sizes), dtype=np.int64)
     folds[dealt] = np.arange(len(sizes)) % N_FOLDS
     return np.asarray(folds[family])
+
+
+def rank_in_class(codes: Integers) -> Integers:
+    """Return for each row the number of rows of its class before it, (n,)."""
+    by_class = np.argsort(codes, kind="stable")
+    ordered, rank = codes[by_class], np.empty_like(by_class)
+    rank[by_class] = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
+    return rank
 
 
 def _families(n: int, origin: Integers | None) -> tuple[Integers, Integers]:

@@ -180,19 +180,6 @@ def skips_search(
     return resemblance(rows.X, scheduler) >= ALIKE
 
 
-def open_sizes(settings: TrainSettings, n: int) -> list[int]:
-    """Return the numbers of active rows that a search for n rows considers, given enough memory."""
-    if settings.n_active is not None:
-        return []
-
-    def is_open(d: int) -> bool:
-        if d > (settings.candidates or n):
-            return False
-        return d <= n - replace(settings, n_active=d).n_validation(n)
-
-    return [d for d in ACTIVE_SIZES if is_open(d)]
-
-
 @dataclass(eq=False)
 class Tuning(Run[Tuned]):
     """A search as a run: trials run in parallel, and recorded ones are not repeated.
@@ -310,16 +297,20 @@ class Tuning(Run[Tuned]):
         return replace(plan, errors=GUARD_ERRORS) if self.is_given or self._is_guarded else plan
 
     def _sizes(self) -> list[int]:
-        """Return the numbers of active rows to choose from that fit into memory."""
-        rows, n_classes = self.data.train, len(self.data.classes)
+        """Return the numbers of active rows to choose from, for which rows and memory suffice."""
+        rows, n_classes, n = self.data.train, len(self.data.classes), self.data.summary.n
         of_runtime: dict[str, Any] = memory.runtime_fields(rows, self.runtime)
 
-        def fits(n_active: int) -> bool:
-            settings = replace(self.settings, n_active=n_active)
+        def fits(d: int) -> bool:
+            if d > (self.settings.candidates or n):
+                return False
+            settings = replace(self.settings, n_active=d)
+            if d > n - settings.n_validation(n):
+                return False
             shape = memory.shape_of(rows, None, n_classes, settings, **of_runtime)
             return memory.fits(shape, self.runtime)
 
-        return [d for d in open_sizes(self.settings, self.data.summary.n) if fits(d)]
+        return [d for d in ACTIVE_SIZES if fits(d)] if self.settings.n_active is None else []
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the content of a checkpoint."""
