@@ -223,7 +223,8 @@ class SparseRun(Run[SparseModel]):
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the content of a checkpoint besides the state of the posterior."""
         meta = {"history": self.history, "rounds": self.rounds}
-        arrays = {} if self.parameters is None else {"parameters": self.parameters}
+        parts = {"parameters": self.parameters, "mixing": self.data.scaling.mixing}
+        arrays = {name: part for name, part in parts.items() if part is not None}
         if len(self.active):
             arrays |= self.active.arrays()
         return meta | {"learning": self.steps, "in_step": self.in_step}, arrays

@@ -19,8 +19,9 @@ from sparsegp.data import (
     known_codes,
     scaling_for,
     summarise,
+    table_from_arrays,
 )
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, quoted
 from sparsegp.likelihoods import SiteRule
 from sparsegp.memory.estimates import DRAWN_ROWS
 from sparsegp.runtime import Runtime
@@ -177,6 +178,15 @@ def prepare(
     scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
     held = held_out, held_out_target
     return Prepared(train, classes, target, summary, scaling, *held, numbers, n_given=n_given)
+
+
+def table_of_pair(name: str, given: Any, source: str) -> Table:
+    """Return rows with labels, given as the argument `name`, a table or a pair of arrays."""
+    if isinstance(given, Table):
+        return given
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise SettingsError(f"{name} must be a pair of inputs and labels, got {quoted(given)}")
+    return table_from_arrays(given[0], given[1], source)
 
 
 def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:

@@ -51,12 +51,6 @@ class Training(SparseRun):
             return arrays["mixing"]
         return learn_metric(self)
 
-    def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the content of a checkpoint besides the state of the posterior."""
-        meta, arrays = super().content()
-        mixing = self.data.scaling.mixing
-        return meta, arrays if mixing is None else arrays | {"mixing": mixing}
-
     def complete(self) -> SparseModel:
         """Learn, select, and return the model."""
         self.learn()
