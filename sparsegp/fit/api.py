@@ -11,8 +11,8 @@ from sparsegp.data import Table, as_table, encode_labels, warn_of_numbers
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import BLOCK_ROWS
 from sparsegp.fit.dense import DenseRun
-from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import prepare, table_of_pair
+from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, tune
 from sparsegp.model import Model

@@ -20,9 +20,8 @@ from sparsegp import memory
 from sparsegp.data import Summary, Table, as_table, resemblance
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
-from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import Prepared, choose_scaling
-from sparsegp.fit.run import Run
+from sparsegp.fit.run import Run, RunOptions
 from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
 from sparsegp.kernels import brief
 from sparsegp.learning.metric import NONE

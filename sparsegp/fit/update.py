@@ -29,8 +29,8 @@ from sparsegp.data import (
 )
 from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.errors import DataError, SettingsError
-from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import Prepared, count_original_rows, prepare, table_of_pair
+from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import MAX_DRAWN, Training
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior.past import PastRows, mean_curvature
