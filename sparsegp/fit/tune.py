@@ -200,10 +200,8 @@ class Tuning(Run[Tuned]):
         None if the search is skipped.
     scalings : dict of str to Scaling
         Scalings to try: that of the settings, and with "auto" that of quantiles.
-    trials : list of dict
-        Records of the finished trials, each merged with its outcome.
-    outcomes : list of Outcome
-        Their outcomes.
+    outcomes : dict of Trial to Outcome
+        Finished trials, without their kernels, and their outcomes.
     choice : dict or None
         The choice, once the search is finished.
     """
@@ -238,8 +236,7 @@ class Tuning(Run[Tuned]):
                 (MAX_ROWS, 1) if self.max_trials is None else (REESTIMATE_ROWS, SEARCH_FOLDS)
             )
             self.sample = draw_sample(data, self.scalings, settings, most, scheduler, parts)
-        self.trials: list[dict[str, Any]] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: dict[Trial, Outcome] = {}
         self.choice: dict[str, Any] | None = None
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
@@ -258,13 +255,13 @@ class Tuning(Run[Tuned]):
     def build(self) -> None:
         """Restore the recorded trials."""
         if (stored := self.restored()) is not None:
-            self.trials, self.choice = list(stored.meta["trials"]), stored.meta["chosen"]
-            for i, trial in enumerate(self.trials):
-                figures: dict[str, Any] = {
-                    each.name: trial.get(each.name) for each in fields(Outcome)
-                }
-                figures |= {"log_p": stored.arrays[f"log_p.{i}"]}
-                self.outcomes.append(Outcome(**figures))
+            self.choice = stored.meta["chosen"]
+            for i, record in enumerate(stored.meta["trials"]):
+                known = [each.name for each in fields(Trial) if each.name in record]
+                trial = Trial(**{name: record[name] for name in known} | {"kernel": ""})
+                figures: Any = {each.name: record.get(each.name) for each in fields(Outcome)}
+                figures["log_p"] = stored.arrays[f"log_p.{i}"]
+                self.outcomes[trial] = Outcome(**figures)
         if self.choice and self.choice["ended"] == OUT_OF_TIME and not self.has_run:
             self.choice = None
 
@@ -279,8 +276,8 @@ class Tuning(Run[Tuned]):
             if self.sample is not None:
                 choice = search(candidates, self._plan(self.sample), self.try_out)
             self.choice = asdict(choice)
-            self.checkpoint(len(self.trials), due=True)
-        return Tuned(**self.choice, trials=tuple(in_order(self.trials)))
+            self.checkpoint(len(self.outcomes), due=True)
+        return Tuned(**self.choice, trials=tuple(in_order(self.records())))
 
     def _plan(self, sample: Sample) -> Plan:
         """Return the plan of the search."""
@@ -313,8 +310,13 @@ class Tuning(Run[Tuned]):
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the content of a checkpoint."""
-        arrays = {f"log_p.{i}": each.log_p for i, each in enumerate(self.outcomes)}
-        return {"trials": self.trials, "chosen": self.choice}, arrays
+        arrays = {f"log_p.{i}": each.log_p for i, each in enumerate(self.outcomes.values())}
+        return {"trials": self.records(), "chosen": self.choice}, arrays
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the records of the finished trials, each merged with its outcome."""
+        found = [asdict(trial) | asdict(outcome) for trial, outcome in self.outcomes.items()]
+        return [{name: each[name] for name in each if name != "log_p"} for each in found]
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
         """Run trials, and return outcomes by candidate number; some are missing if time runs out.
@@ -324,8 +326,8 @@ class Tuning(Run[Tuned]):
         Interrupted
             If a stop was requested.
         """
-        known = {trial.number: self._find(trial) for trial in trials}
-        outcomes = {number: found for number, found in known.items() if found is not None}
+        known = [(trial.number, self.outcomes.get(replace(trial, kernel=""))) for trial in trials]
+        outcomes = {number: found for number, found in known if found is not None}
         missing = [trial for trial in trials if trial.number not in outcomes]
         self.progress.start(len(trials), what, "tune")
         self._show(outcomes)
@@ -335,28 +337,17 @@ class Tuning(Run[Tuned]):
             running = self.runtime.run_tasks(work, self.sample, missing, self._check_stop)
             with closing(running) as ended:
                 for index, outcome in ended:
-                    self.trials.append({**asdict(missing[index]), **asdict(outcome)})
-                    del self.trials[-1]["log_p"]  # an array, saved as such
-                    self.outcomes.append(outcome)
+                    self.outcomes[replace(missing[index], kernel="")] = outcome
                     outcomes[missing[index].number] = outcome
                     self._show(outcomes)
-                    self.checkpoint(len(self.trials), due=True)
+                    self.checkpoint(len(self.outcomes), due=True)
                     if time.monotonic() >= self._end:
                         break
         self.progress.finish()
         return outcomes
 
     def _check_stop(self) -> None:
-        self.checkpoint(len(self.trials))
-
-    def _find(self, trial: Trial) -> Outcome | None:
-        """Return the recorded outcome of a trial, or None."""
-        own = asdict(trial)
-        del own["kernel"]
-        for entry, outcome in zip(self.trials, self.outcomes, strict=True):
-            if own.items() <= entry.items():
-                return outcome
-        return None
+        self.checkpoint(len(self.outcomes))
 
     def _show(self, outcomes: Mapping[int, Outcome]) -> None:
         found = [(each.nlpp, each.kernel) for each in outcomes.values() if each.nlpp is not None]
