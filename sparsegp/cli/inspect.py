@@ -57,9 +57,8 @@ def inspect(run: str, as_json: bool) -> None:
     normalised to sum to 1. An unfinished run, even one in progress, is shown as of its latest
     checkpoint.
     """
-    from sparsegp.fit.records import read_records
     from sparsegp.model import load
-    from sparsegp.store import MODEL_FILE, RUN_FILE, TUNING, folder_of
+    from sparsegp.store import MODEL_FILE, RUN_FILE, TUNING, folder_of, read_records
 
     folder, tuning = folder_of(run), read_records(run)
     files, of_tuning = folder.sizes(), folder_of(os.path.join(run, TUNING))

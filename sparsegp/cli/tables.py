@@ -48,13 +48,10 @@ def training_tables(
             known["known_kinds"] = {**words, **(train.kinds or {})}
         other = open_dataset(test, **known, **columns)
         held_out = other.test or other.train
-    held_out = None if held_out is None else weighed(held_out, weight_column)
-    return weighed(train, weight_column), held_out
-
-
-def weighed(table: Table, weight_column: str | None) -> Table:
-    """Use a column, if one is named, as row weights instead of as an input."""
-    return table if weight_column is None else without_weights(table, weight_column)
+    if weight_column is not None:
+        train = without_weights(train, weight_column)
+        held_out = None if held_out is None else without_weights(held_out, weight_column)
+    return train, held_out
 
 
 def table_for(
@@ -87,8 +84,8 @@ def table_for(
         )
     rows, weight = replace(rows, source=columns.get("called", rows.source)), known["weight"]
     n_inputs = len(known["names"]) if rows.names and known["names"] else known["n_features"]
-    if rows.X.shape[1] > n_inputs:
-        rows = weighed(rows, weight)
+    if weight is not None and rows.X.shape[1] > n_inputs:
+        rows = without_weights(rows, weight)
     elif weight_column or (learning and weight):
         raise DataError(f"{rows.source} needs the column of weights {weight!r}; it has none")
     elif labels and weight:

@@ -69,7 +69,7 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         from sparsegp.cli.tables import stem, training_tables
         from sparsegp.data import warn_of_numbers
         from sparsegp.fit.api import fit
-        from sparsegp.fit.options import RunOptions
+        from sparsegp.fit.run import RunOptions
         from sparsegp.fit.tune import tunable
         from sparsegp.report.scores import score
         from sparsegp.settings import settings_given

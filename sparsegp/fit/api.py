@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from sparsegp import memory
-from sparsegp.data import Table, as_table, encode_labels, table_from_arrays, warn_of_numbers
-from sparsegp.errors import SettingsError, quoted
+from sparsegp.data import Table, as_table, encode_labels, warn_of_numbers
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import BLOCK_ROWS
 from sparsegp.fit.dense import DenseRun
-from sparsegp.fit.options import RunOptions
-from sparsegp.fit.prepare import prepare
+from sparsegp.fit.prepare import prepare, table_of_pair
+from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, tune
 from sparsegp.model import Model
@@ -91,16 +90,12 @@ def train(
         On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
     """
     table = as_table(X, y, sample_weight)
-    if test is not None and not isinstance(test, Table):
-        pair: Any = test
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise SettingsError(f"test must be a pair of inputs and labels, got {quoted(test)}")
-        test = table_from_arrays(*test, source="test")
+    held_out = None if test is None else table_of_pair("test", test, "test")
     run, named = RunOptions.among(options)
     settings = settings_given(**named)
     if not settings.is_regression and "task" not in named:
         warn_of_numbers(table.y, table.source)
-    return fit(table, test, settings, run, None, block_rows, scratch)[0]
+    return fit(table, held_out, settings, run, None, block_rows, scratch)[0]
 
 
 def fit(

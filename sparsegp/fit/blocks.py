@@ -223,7 +223,8 @@ class SparseRun(Run[SparseModel]):
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the content of a checkpoint besides the state of the posterior."""
         meta = {"history": self.history, "rounds": self.rounds}
-        arrays = {} if self.parameters is None else {"parameters": self.parameters}
+        parts = {"parameters": self.parameters, "mixing": self.data.scaling.mixing}
+        arrays = {name: part for name, part in parts.items() if part is not None}
         if len(self.active):
             arrays |= self.active.arrays()
         return meta | {"learning": self.steps, "in_step": self.in_step}, arrays
@@ -344,14 +345,20 @@ class SparseRun(Run[SparseModel]):
     def _as_dask(
         self, name: str, width: int, dtype: Any = np.float64, process: int = 0
     ) -> "da.Array":
-        """Return an array of the blocks as a dask array, (n, width), or (width, n) for a stub."""
+        """Return an array of the blocks as a dask array, (n, width), or (width, n) for a stub.
+
+        It asks this runtime for the blocks, so it must be computed in this process, by dask's
+        threaded or synchronous scheduler.
+        """
         import dask.array  # noqa: PLC0415 - slow to import, needed only here
+        from dask.delayed import delayed  # noqa: PLC0415
 
         da: Any = dask.array  # its functions have no types
-        lazy = self.runtime.as_dask("array", name, process)[: self.n_train_blocks]
+        ask: Any = delayed(self.runtime.ask, pure=False)
         chunks = []
-        for some, block in zip(self._slices(self.n_rows), lazy, strict=True):
+        for number, some in enumerate(self._slices(self.n_rows)):
             shape = (some.stop - some.start, width)
             shape = shape[::-1] if name == "stub" else shape
+            block = ask([number], "array", name, process)[0]
             chunks.append(da.from_delayed(block, shape, dtype=dtype))
         return da.concatenate(chunks, axis=int(name == "stub"))  # type: ignore[no-any-return]

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -20,15 +19,15 @@ from sparsegp.data import (
     known_codes,
     scaling_for,
     summarise,
+    table_from_arrays,
 )
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, quoted
 from sparsegp.likelihoods import SiteRule
+from sparsegp.memory.estimates import DRAWN_ROWS
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
 
-MAX_DRAWN = 10_000
-"""Maximum number of rows drawn for a scaling rule."""
 N_FOLDS = 5
 """Number of cross-validation folds; ten take twice as long and are no better."""
 
@@ -181,6 +180,15 @@ def prepare(
     return Prepared(train, classes, target, summary, scaling, *held, numbers, n_given=n_given)
 
 
+def table_of_pair(name: str, given: Any, source: str) -> Table:
+    """Return rows with labels, given as the argument `name`, a table or a pair of arrays."""
+    if isinstance(given, Table):
+        return given
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise SettingsError(f"{name} must be a pair of inputs and labels, got {quoted(given)}")
+    return table_from_arrays(given[0], given[1], source)
+
+
 def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
     """Return the likelihood for `n_classes` classes, and the rule for its sites.
 
@@ -223,11 +231,16 @@ def choose_scaling(
 
     def draw() -> Floats:
         rng, X = np.random.default_rng([settings.seed, summary.n]), cast("Any", train.X)
-        rows = np.sort(rng.permutation(summary.n)[:MAX_DRAWN])
+        rows = np.sort(rng.permutation(summary.n)[:DRAWN_ROWS])
         return np.asarray(X[rows].compute(scheduler=scheduler))
 
     kept = None if train.encoding is None else train.encoding.indicates
     return scaling_for(rule, summary, draw, kept)
+
+
+def unscaled(p: int, mixing: Doubles | None = None) -> Scaling:
+    """Return the scaling that leaves p columns unchanged, but for a metric that mixes them."""
+    return Scaling(np.zeros(p), np.ones(p), "none", mixing=mixing)
 
 
 def choose_validation_rows(
@@ -282,10 +295,7 @@ def choose_candidates(
     chosen = [rows[:wanted]]
     if not settings.is_regression:
         share = -(-wanted // (2 * len(data.classes)))
-        codes = data.target[rows]
-        by_class = np.argsort(codes, kind="stable")
-        places = np.searchsorted(codes[by_class], np.arange(len(data.classes) + 1))
-        chosen += [rows[by_class[i : min(i + share, j)]] for i, j in pairwise(places)]
+        chosen.append(rows[rank_in_class(data.target[rows]) < share])
     return np.unique(np.concatenate(chosen))
 
 
@@ -314,6 +324,14 @@ def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None =
     folds = np.empty(len(sizes), dtype=np.int64)
     folds[dealt] = np.arange(len(sizes)) % N_FOLDS
     return np.asarray(folds[family])
+
+
+def rank_in_class(codes: Integers) -> Integers:
+    """Return for each row the number of rows of its class before it, (n,)."""
+    by_class = np.argsort(codes, kind="stable")
+    ordered, rank = codes[by_class], np.empty_like(by_class)
+    rank[by_class] = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
+    return rank
 
 
 def _families(n: int, origin: Integers | None) -> tuple[Integers, Integers]:

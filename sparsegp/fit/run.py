@@ -1,11 +1,12 @@
 """Base of all fits: where it runs, when it is saved, how it is interrupted and resumed."""
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import KW_ONLY, InitVar, dataclass, field
-from functools import partial
+from dataclasses import KW_ONLY, InitVar, dataclass, field, fields
+from functools import cached_property, partial
 from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
@@ -22,7 +23,8 @@ from sparsegp.math.products import TILE
 from sparsegp.model import Model
 from sparsegp.model.checks import require_numbers
 from sparsegp.progress import Progress, Recorded
-from sparsegp.runtime import Runtime
+from sparsegp.report import progress_for
+from sparsegp.runtime import Runtime, Where, open_runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.state import MAX_MAGNITUDE, require_shapes, to_arrays
 from sparsegp.store import RunDirectory, Stored
@@ -36,6 +38,71 @@ EXPECTED_SECONDS = 0.1
 """Expected duration of the first checkpoint."""
 STATE = "state."
 """Prefix of the names of the arrays of `Run.state` in a checkpoint."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Arguments of `sparsegp.train`, where they are described."""
+
+    _: KW_ONLY
+    out: str | os.PathLike[str] | None = None
+    resume: bool = False
+    overwrite: bool = False
+    checkpoint_every: int | None = None
+    keep_last: int = 2
+    runtime: Where = None
+    tls: str | os.PathLike[str] | None = None
+    client: Any = None
+    progress: Progress | None = None
+    verbose: bool = False
+
+    @classmethod
+    def among(cls, named: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """Create from those arguments that are run options; also return the others."""
+        own = {each.name for each in fields(cls)} & named.keys()
+        others = {name: value for name, value in named.items() if name not in own}
+        return cls(**{name: named[name] for name in own}), others
+
+    @cached_property
+    def shown(self) -> Progress:
+        """The progress to show; raises SettingsError if it is invalid, or given with `verbose`."""
+        return progress_for(self.progress, self.verbose)
+
+    def folder(self) -> RunDirectory | None:
+        """Return the folder of the run, or None without `out`.
+
+        Raises
+        ------
+        SettingsError
+            If options contradict each other.
+        StoreError
+            If it holds an unfinished run that is neither resumed nor overwritten.
+        """
+        if self.out is None:
+            if self.resume:
+                raise SettingsError("resume needs the directory of the run: give out")
+            return None
+        store = RunDirectory(self.out, self.keep_last, self.shown.message, self.overwrite)
+        store.require_no_unfinished_run(self.resume)
+        return store
+
+    @contextmanager
+    def opened(self) -> Iterator[dict[str, Any]]:
+        """Open the runtime, and yield the arguments of `Run` except the folder."""
+        if self.runtime is not None and self.client is not None:
+            raise SettingsError("give only one of `runtime` and `client`")
+        shown, where = self.shown, self.client if self.runtime is None else self.runtime
+        try:
+            with StopRequest() as stop, open_runtime(where, tls=self.tls) as runtime:
+                yield {
+                    "stop": stop,
+                    "runtime": runtime,
+                    "resume": self.resume,
+                    "checkpoint_every": self.checkpoint_every,
+                    "progress": shown,
+                }
+        finally:
+            shown.finish()
 
 
 @dataclass(eq=False)
@@ -114,13 +181,23 @@ class Run(ABC, Generic[R]):
         ------
         Interrupted
             If a stop was requested; the progress is in a checkpoint.
+        StoreError
+            If it cannot go on from the content of its newest checkpoint.
         """
         with self:
             if self.store is not None and self.store.is_finished():
                 return cast(R, self._finished(self.store))
-            with self._restoring():
+            try:
                 self.build()
                 return self.complete()
+            except (LookupError, TypeError, ValueError) as error:
+                if isinstance(error, SparseGPError) or not self._has_restored or not self.store:
+                    raise
+                raise StoreError(
+                    f"the newest checkpoint in {self.store.folder} must hold the state of a run of "
+                    f"this version, but does not ({type(error).__name__}: {error}); start again in "
+                    "another `out`"
+                ) from error
 
     def _finished(self, store: RunDirectory) -> Model:
         """Return the model of a finished run; raise SettingsError if its rows differ."""
@@ -134,20 +211,6 @@ class Run(ABC, Generic[R]):
             )
         self.progress.message(f"the run in {store.folder} is finished; nothing to do")
         return model
-
-    @contextmanager
-    def _restoring(self) -> Iterator[None]:
-        """Raise errors that are due to the content of a checkpoint as StoreError."""
-        try:
-            yield
-        except (LookupError, TypeError, ValueError) as error:
-            if isinstance(error, SparseGPError) or not self._has_restored or self.store is None:
-                raise
-            raise StoreError(
-                f"the newest checkpoint in {self.store.folder} must hold the state of a run of "
-                f"this version, but does not ({type(error).__name__}: {error}); start again in "
-                "another `out`"
-            ) from error
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into memory."""

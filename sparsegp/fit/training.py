@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import Numbers, Summary, Table
-from sparsegp.errors import NumericalError
+from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.learning import learn
-from sparsegp.fit.metric import learn_metric, unscaled
-from sparsegp.fit.prepare import Prepared
-from sparsegp.learning.metric import NONE
+from sparsegp.fit.prepare import Prepared, unscaled
+from sparsegp.learning.metric import MAX_METRIC_COLUMNS, NONE, Metric, Part, learn_mixing
 from sparsegp.likelihoods import Gaussian
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.model import Model, SparseModel
@@ -25,6 +24,8 @@ from sparsegp.types import Doubles, Floats, Integers, Labels
 
 MAX_DRAWN = 1000
 """Maximum number of rows from which the quantiles for novelty are computed."""
+METRIC_ROWS, METRIC_ACTIVE = 5000, 500
+"""Maximum numbers of rows and active rows in the small fits that a metric is learnt from."""
 
 
 @dataclass(eq=False)
@@ -48,14 +49,7 @@ class Training(SparseRun):
             p, arrays = self.data.summary.p, stored[1].arrays
             require_shapes(arrays, {"mixing": (p, p)})
             return arrays["mixing"]
-        how = self.progress, self.runtime.scheduler()
-        return learn_metric(self.data, self.settings, self.validation, fit_rows, *how)
-
-    def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the content of a checkpoint besides the state of the posterior."""
-        meta, arrays = super().content()
-        mixing = self.data.scaling.mixing
-        return meta, arrays if mixing is None else arrays | {"mixing": mixing}
+        return learn_metric(self)
 
     def complete(self) -> SparseModel:
         """Learn, select, and return the model."""
@@ -194,6 +188,51 @@ class Training(SparseRun):
             if len(own):
                 shares[places] = span.left_out_shares()[own]
         return Quantiles.of(shares)
+
+
+def learn_metric(run: Training) -> Doubles:
+    """Learn the matrix by which scaled inputs are multiplied, (p, p), from fits to some rows.
+
+    These run on one thread of this process, so the result does not depend on the runtime.
+
+    Raises
+    ------
+    SettingsError
+        If there are too many columns.
+    """
+    data, settings, p = run.data, run.settings, run.data.summary.p
+    metric = Metric.of(settings.metric)
+    assert metric is not None
+    if p > MAX_METRIC_COLUMNS:
+        raise SettingsError(
+            f"metric=full is for at most {MAX_METRIC_COLUMNS} columns, found {p}; leave it out"
+        )
+    others = np.flatnonzero(~run.validation)
+    rng = np.random.default_rng([settings.seed, run.n_rows, METRIC_ROWS])
+    rows = others[np.sort(rng.permutation(len(others))[:METRIC_ROWS])]
+    X: Any = data.train.X
+    x = data.scaling.apply(X[rows].compute(scheduler=run.runtime.scheduler()))
+    covariance = np.atleast_2d(np.cov(x, rowvar=False))
+    target, small = data.target[rows], _small(settings, len(rows))
+    weights = None if run.weights is None else run.weights[rows]
+
+    def fit_mixed(mixing: Doubles) -> tuple[Floats, list[Part]]:
+        mixed = unscaled(p, mixing).apply(x, settings.dtype)
+        found = fit_rows(mixed, target, small, data.classes, data.numbers, weights).posterior
+        return mixed, list(zip(found.kernels, found.x, found.weights, strict=True))
+
+    run.progress.start(metric.rounds, "rounds", "metric")
+    mixing = learn_mixing(metric, covariance, fit_mixed, run.progress.update)
+    run.progress.finish()
+    return mixing
+
+
+def _small(settings: TrainSettings, n: int) -> TrainSettings:
+    """Return the settings of the small fits to n rows."""
+    most = min(METRIC_ACTIVE, settings.n_active or METRIC_ACTIVE)
+    open_ = replace(settings, metric=NONE, stub_entries=None, candidates=None)
+    small = replace(open_, n_active=most, report_every=most)
+    return replace(small, n_active=min(most, n - small.n_validation(n)))
 
 
 def fit_rows(

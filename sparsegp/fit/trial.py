@@ -14,8 +14,7 @@ import numpy as np
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling
 from sparsegp.errors import DataError, NumericalError, SettingsError
-from sparsegp.fit.metric import unscaled
-from sparsegp.fit.prepare import Prepared
+from sparsegp.fit.prepare import Prepared, rank_in_class, unscaled
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
 from sparsegp.learning.by_column import TOLERANCE, learn_by_column, with_ard
@@ -74,20 +73,13 @@ class Sample:
     scalings: Mapping[str, Scaling] = field(default_factory=dict)
     weights: Doubles | None = None
     groups: Integers | None = None
-    _scaled: dict[tuple[str, Any], Floats] = field(default_factory=dict, init=False, repr=False)
-    _mixed: dict[Any, list[Floats]] = field(default_factory=dict, init=False, repr=False)
+    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def scaled(self, rule: str, dtype: Any) -> Floats:
-        """Return the inputs scaled by a rule, cached for other trials."""
-        if (rule, dtype) not in self._scaled:
-            self._scaled[rule, dtype] = self.scalings[rule].apply(self.X, dtype)
-        return self._scaled[rule, dtype]
-
-    def mixed(self, key: Any, learn: Callable[[], list[Floats]]) -> list[Floats]:
-        """Return the inputs of each part under a metric, cached for trials of other sizes."""
-        if key not in self._mixed:
-            self._mixed[key] = learn()
-        return self._mixed[key]
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return the inputs that `make` returns, kept for other trials with the same key."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
 
     @property
     def n_train(self) -> int:
@@ -187,12 +179,8 @@ def stratified_order(target: Any, seed: int) -> Integers:
     if is_regression_target(target):
         return permuted
     codes = target[permuted]
-    by_class = np.argsort(codes, kind="stable")
-    sizes = np.bincount(codes)
-    starts = np.cumsum(sizes) - sizes
-    rank = np.empty(n)
-    rank[by_class] = np.arange(n) - np.repeat(starts, sizes)
-    return np.asarray(permuted[np.argsort((rank + 0.5) / sizes[codes], kind="stable")])
+    share = (rank_in_class(codes) + 0.5) / np.bincount(codes)[codes]
+    return np.asarray(permuted[np.argsort(share, kind="stable")])
 
 
 def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
@@ -257,7 +245,8 @@ class PartialFits:
     def of(cls, sample: Sample, settings: TrainSettings, trial: Trial) -> "PartialFits":
         """Create the fits of a trial, and learn its metric if it has one."""
         splits = list(sample.splits(trial.rows))
-        X = sample.scaled(trial.scaling, settings.dtype)
+        how = trial.scaling, settings.dtype
+        X = sample.cached(how, lambda: sample.scalings[trial.scaling].apply(sample.X, how[1]))
         plain = cls(sample, [X] * len(splits), splits, trial.n_active)
         metric = Metric.of(trial.metric)
         if metric is None:
@@ -265,8 +254,8 @@ class PartialFits:
         rows, kernel = min(trial.rows, ARD_ROWS), parse(trial.kernel)
         n_active = ARD_ACTIVE[is_regression_target(sample.target)]
         few = replace(plain, splits=list(sample.splits(rows)), n_active=n_active)
-        key = trial.scaling, settings.dtype, metric, kernel, rows
-        inputs = sample.mixed(key, lambda: [few._mixed(metric, kernel, X, s) for s in few.splits])
+        key = *how, metric, kernel, rows
+        inputs = sample.cached(key, lambda: [few._mixed(metric, kernel, X, s) for s in few.splits])
         return replace(plain, inputs=inputs)
 
     def _mixed(
@@ -276,7 +265,7 @@ class PartialFits:
         rows, p = split[0], X.shape[1]
 
         def mixed(mixing: Doubles) -> Floats:
-            scaled: Floats = replace(unscaled(p), mixing=mixing).apply(X, X.dtype)
+            scaled: Floats = unscaled(p, mixing).apply(X, X.dtype)
             return scaled
 
         def fit(mixing: Doubles) -> tuple[Floats, Sequence[Part]]:

@@ -20,10 +20,8 @@ from sparsegp import memory
 from sparsegp.data import Summary, Table, as_table, resemblance
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
-from sparsegp.fit.options import RunOptions
 from sparsegp.fit.prepare import Prepared, choose_scaling
-from sparsegp.fit.records import in_order, read_records, records_of
-from sparsegp.fit.run import Run
+from sparsegp.fit.run import Run, RunOptions
 from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
 from sparsegp.kernels import brief
 from sparsegp.learning.metric import NONE
@@ -41,7 +39,7 @@ from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, search
 from sparsegp.learning.space import MAX_SEARCH_COLUMNS, Candidates
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
-from sparsegp.store import RUN_FILE
+from sparsegp.store import RUN_FILE, in_order, read_records, records_of
 
 MAX_TRIALS = 40
 
@@ -181,19 +179,6 @@ def skips_search(
     return resemblance(rows.X, scheduler) >= ALIKE
 
 
-def open_sizes(settings: TrainSettings, n: int) -> list[int]:
-    """Return the numbers of active rows that a search for n rows considers, given enough memory."""
-    if settings.n_active is not None:
-        return []
-
-    def is_open(d: int) -> bool:
-        if d > (settings.candidates or n):
-            return False
-        return d <= n - replace(settings, n_active=d).n_validation(n)
-
-    return [d for d in ACTIVE_SIZES if is_open(d)]
-
-
 @dataclass(eq=False)
 class Tuning(Run[Tuned]):
     """A search as a run: trials run in parallel, and recorded ones are not repeated.
@@ -215,10 +200,8 @@ class Tuning(Run[Tuned]):
         None if the search is skipped.
     scalings : dict of str to Scaling
         Scalings to try: that of the settings, and with "auto" that of quantiles.
-    trials : list of dict
-        Records of the finished trials, each merged with its outcome.
-    outcomes : list of Outcome
-        Their outcomes.
+    outcomes : dict of Trial to Outcome
+        Finished trials, without their kernels, and their outcomes.
     choice : dict or None
         The choice, once the search is finished.
     """
@@ -253,8 +236,7 @@ class Tuning(Run[Tuned]):
                 (MAX_ROWS, 1) if self.max_trials is None else (REESTIMATE_ROWS, SEARCH_FOLDS)
             )
             self.sample = draw_sample(data, self.scalings, settings, most, scheduler, parts)
-        self.trials: list[dict[str, Any]] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: dict[Trial, Outcome] = {}
         self.choice: dict[str, Any] | None = None
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
@@ -273,13 +255,13 @@ class Tuning(Run[Tuned]):
     def build(self) -> None:
         """Restore the recorded trials."""
         if (stored := self.restored()) is not None:
-            self.trials, self.choice = list(stored.meta["trials"]), stored.meta["chosen"]
-            for i, trial in enumerate(self.trials):
-                figures: dict[str, Any] = {
-                    each.name: trial.get(each.name) for each in fields(Outcome)
-                }
-                figures |= {"log_p": stored.arrays[f"log_p.{i}"]}
-                self.outcomes.append(Outcome(**figures))
+            self.choice = stored.meta["chosen"]
+            for i, record in enumerate(stored.meta["trials"]):
+                known = [each.name for each in fields(Trial) if each.name in record]
+                trial = Trial(**{name: record[name] for name in known} | {"kernel": ""})
+                figures: Any = {each.name: record.get(each.name) for each in fields(Outcome)}
+                figures["log_p"] = stored.arrays[f"log_p.{i}"]
+                self.outcomes[trial] = Outcome(**figures)
         if self.choice and self.choice["ended"] == OUT_OF_TIME and not self.has_run:
             self.choice = None
 
@@ -294,8 +276,8 @@ class Tuning(Run[Tuned]):
             if self.sample is not None:
                 choice = search(candidates, self._plan(self.sample), self.try_out)
             self.choice = asdict(choice)
-            self.checkpoint(len(self.trials), due=True)
-        return Tuned(**self.choice, trials=tuple(in_order(self.trials)))
+            self.checkpoint(len(self.outcomes), due=True)
+        return Tuned(**self.choice, trials=tuple(in_order(self.records())))
 
     def _plan(self, sample: Sample) -> Plan:
         """Return the plan of the search."""
@@ -311,21 +293,30 @@ class Tuning(Run[Tuned]):
         return replace(plan, errors=GUARD_ERRORS) if self.is_given or self._is_guarded else plan
 
     def _sizes(self) -> list[int]:
-        """Return the numbers of active rows to choose from that fit into memory."""
-        rows, n_classes = self.data.train, len(self.data.classes)
+        """Return the numbers of active rows to choose from, for which rows and memory suffice."""
+        rows, n_classes, n = self.data.train, len(self.data.classes), self.data.summary.n
         of_runtime: dict[str, Any] = memory.runtime_fields(rows, self.runtime)
 
-        def fits(n_active: int) -> bool:
-            settings = replace(self.settings, n_active=n_active)
+        def fits(d: int) -> bool:
+            if d > (self.settings.candidates or n):
+                return False
+            settings = replace(self.settings, n_active=d)
+            if d > n - settings.n_validation(n):
+                return False
             shape = memory.shape_of(rows, None, n_classes, settings, **of_runtime)
             return memory.fits(shape, self.runtime)
 
-        return [d for d in open_sizes(self.settings, self.data.summary.n) if fits(d)]
+        return [d for d in ACTIVE_SIZES if fits(d)] if self.settings.n_active is None else []
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the content of a checkpoint."""
-        arrays = {f"log_p.{i}": each.log_p for i, each in enumerate(self.outcomes)}
-        return {"trials": self.trials, "chosen": self.choice}, arrays
+        arrays = {f"log_p.{i}": each.log_p for i, each in enumerate(self.outcomes.values())}
+        return {"trials": self.records(), "chosen": self.choice}, arrays
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the records of the finished trials, each merged with its outcome."""
+        found = [asdict(trial) | asdict(outcome) for trial, outcome in self.outcomes.items()]
+        return [{name: each[name] for name in each if name != "log_p"} for each in found]
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
         """Run trials, and return outcomes by candidate number; some are missing if time runs out.
@@ -335,8 +326,8 @@ class Tuning(Run[Tuned]):
         Interrupted
             If a stop was requested.
         """
-        known = {trial.number: self._find(trial) for trial in trials}
-        outcomes = {number: found for number, found in known.items() if found is not None}
+        known = [(trial.number, self.outcomes.get(replace(trial, kernel=""))) for trial in trials]
+        outcomes = {number: found for number, found in known if found is not None}
         missing = [trial for trial in trials if trial.number not in outcomes]
         self.progress.start(len(trials), what, "tune")
         self._show(outcomes)
@@ -346,28 +337,17 @@ class Tuning(Run[Tuned]):
             running = self.runtime.run_tasks(work, self.sample, missing, self._check_stop)
             with closing(running) as ended:
                 for index, outcome in ended:
-                    self.trials.append({**asdict(missing[index]), **asdict(outcome)})
-                    del self.trials[-1]["log_p"]  # an array, saved as such
-                    self.outcomes.append(outcome)
+                    self.outcomes[replace(missing[index], kernel="")] = outcome
                     outcomes[missing[index].number] = outcome
                     self._show(outcomes)
-                    self.checkpoint(len(self.trials), due=True)
+                    self.checkpoint(len(self.outcomes), due=True)
                     if time.monotonic() >= self._end:
                         break
         self.progress.finish()
         return outcomes
 
     def _check_stop(self) -> None:
-        self.checkpoint(len(self.trials))
-
-    def _find(self, trial: Trial) -> Outcome | None:
-        """Return the recorded outcome of a trial, or None."""
-        own = asdict(trial)
-        del own["kernel"]
-        for entry, outcome in zip(self.trials, self.outcomes, strict=True):
-            if own.items() <= entry.items():
-                return outcome
-        return None
+        self.checkpoint(len(self.outcomes))
 
     def _show(self, outcomes: Mapping[int, Outcome]) -> None:
         found = [(each.nlpp, each.kernel) for each in outcomes.values() if each.nlpp is not None]

@@ -28,9 +28,9 @@ from sparsegp.data import (
     table_from_arrays,
 )
 from sparsegp.data.virtual import active_inputs, same_settings
-from sparsegp.errors import DataError, SettingsError, quoted
-from sparsegp.fit.options import RunOptions
-from sparsegp.fit.prepare import Prepared, count_original_rows, prepare
+from sparsegp.errors import DataError, SettingsError
+from sparsegp.fit.prepare import Prepared, count_original_rows, prepare, table_of_pair
+from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import MAX_DRAWN, Training
 from sparsegp.model import Model, SparseModel
 from sparsegp.posterior.past import PastRows, mean_curvature
@@ -84,8 +84,11 @@ def update(
             "only a model of method=ivm with one active set can be updated; train anew with all "
             "rows"
         )
-    new = _table(model, "the new rows", X, y)
-    before = None if old is None else _table(model, "the old rows", *_pair(old), is_old=True)
+    new = X if isinstance(X, Table) else table_from_arrays(X, y, "the new rows")
+    new, before = _fitting(model, new.encoded_for(model)), None
+    if old is not None:
+        before = table_of_pair("old", old, "the old rows")
+        before = _fitting(model, before.as_learnt(model))
     run, unknown = RunOptions.among(options)
     if unknown:
         raise SettingsError(f"update has no arguments {', '.join(unknown)}; leave them out")
@@ -202,18 +205,8 @@ def _curvature(model: SparseModel, data: Prepared, seed: int, runtime: Runtime) 
     return mean_curvature(model.likelihood, mean, data.target[rows])
 
 
-def _pair(old: Any) -> tuple[Any, Any]:
-    """Return the old rows and labels; raise SettingsError if they are no pair."""
-    pair = (old, None) if isinstance(old, Table) else old
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise SettingsError(f"old must be a pair of inputs and labels, got {quoted(old)}")
-    return pair[0], pair[1]
-
-
-def _table(model: SparseModel, name: str, X: Any, y: Any, is_old: bool = False) -> Table:
-    """Return labelled rows with the columns of the model, encoded as numbers."""
-    table = X if isinstance(X, Table) else table_from_arrays(X, y, name)
-    table = table.as_learnt(model) if is_old else table.encoded_for(model)
+def _fitting(model: SparseModel, table: Table) -> Table:
+    """Return a table; raise DataError if it lacks labels or does not have the model's columns."""
     if table.X.shape[1] != model.n_features or table.y is None:
         found = f"{table.X.shape[1]} columns{'' if table.y is not None else ' and no labels'}"
         raise DataError(

@@ -37,7 +37,7 @@ PROCESS = 160_000_000
 MARGIN = 1.15
 """Ratio of actual to counted memory: buffers, fragmentation and thread stacks are not counted."""
 DRAWN_ROWS = 10_000
-"""Number of rows that a scaling rule examines."""
+"""Maximum number of rows that a scaling rule examines."""
 COPIES = 3
 """Copies of a block while it is sent to a worker: array, pickle, buffers."""
 LEARNING_MATRICES = 11

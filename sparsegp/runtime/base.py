@@ -122,17 +122,6 @@ class Runtime(ABC):
     def close(self) -> None:
         """Drop the blocks and release threads, processes and connections."""
 
-    def as_dask(self, method: str, *args: Any) -> list[Any]:
-        """Return one delayed call of `method` per block, to present block state as dask arrays.
-
-        The calls go through this runtime, so they must be computed in its process, by dask's
-        threaded or synchronous scheduler.
-        """
-        from dask.delayed import delayed  # noqa: PLC0415 - dask is loaded only where it is used
-
-        ask: Any = delayed(self.ask, pure=False)
-        return [ask([index], method, *args)[0] for index in range(self.n_blocks)]
-
     def __enter__(self) -> Self:
         return self
 

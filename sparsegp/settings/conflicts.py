@@ -21,7 +21,14 @@ def conflicts(settings: "TrainSettings") -> Iterator[str]:
     if settings.kernel == AUTO:
         yield from with_a_search(settings)
     yield from _of_rows_and_columns(settings)
-    yield from (_of_moments if settings.sites == "moments" else _of_variational)(settings)
+    if settings.sites != "moments":
+        yield from _of_variational(settings)
+    elif settings.posterior != "adf" and not (
+        settings.posterior == "all" and settings.is_regression
+    ):
+        yield (
+            f"posterior={settings.posterior} is for sites=variational; with sites=moments use adf"
+        )
     yield from _of_criterion(settings)
 
 
@@ -74,16 +81,6 @@ def _of_rows_and_columns(settings: "TrainSettings") -> Iterator[str]:
         yield "class_weight is for classes, and a regression has none; leave it out"
     if settings.class_weight and not settings.heeds_weights:
         yield "class_weight is for learn=none, got learn=evidence; leave one out"
-
-
-def _of_moments(settings: "TrainSettings") -> Iterator[str]:
-    wrong = settings.posterior != "adf" and not (
-        settings.posterior == "all" and settings.is_regression
-    )
-    if wrong:
-        yield (
-            f"posterior={settings.posterior} is for sites=variational; with sites=moments use adf"
-        )
 
 
 def _of_variational(settings: "TrainSettings") -> Iterator[str]:

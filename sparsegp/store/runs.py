@@ -14,14 +14,14 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from numpy.typing import NDArray
 
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.fields import Setting
+from sparsegp.fields import Setting, path_text
 from sparsegp.store.files import MAX_JSON, Stored, read_errors, read_file, write_file
 from sparsegp.store.folders import Directory, Folder, folder_of
 
@@ -264,6 +264,45 @@ def read_run(folder: Folder) -> tuple[dict[str, Any], dict[str, Any]]:
     with read_errors(f"{folder}/{RUN_FILE}"):
         found = _read_json(folder, RUN_FILE)
         return dict(found["settings"]), dict(found["data"])
+
+
+def records_of(run: str | os.PathLike[str], on_warning: Callable[[str], None]) -> RunDirectory:
+    """Return the directory with the records of the search for a run."""
+    return RunDirectory(os.path.join(path_text("a run", run), TUNING), 1, on_warning)
+
+
+def read_records(run: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Read the records of the kernel search for a run; return None if there was none.
+
+    Parameters
+    ----------
+    run : path or URL
+
+    Returns
+    -------
+    dict or None
+        `settings`, `data`, `limits`; `trials`, each merged with its outcome, sorted by rung and
+        number; `chosen`, None until the search is finished.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged.
+    """
+    store = records_of(run, lambda text: None)
+    if RUN_FILE not in store.folder.sizes():
+        return None
+    settings, data = read_run(store.folder)
+    limits = {"max_trials": settings.pop("max_trials", None)}
+    found = store.load()
+    known = {} if found is None else found[1].meta
+    tuning = {"settings": settings, "data": data, "limits": limits}
+    return {**tuning, "trials": in_order(known.get("trials", ())), "chosen": known.get("chosen")}
+
+
+def in_order(trials: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return trials sorted by rung and number."""
+    return sorted(trials, key=lambda trial: (trial["rung"], trial["number"]))
 
 
 def read_progress(run: str | os.PathLike[str]) -> dict[str, Any] | None:

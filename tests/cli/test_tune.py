@@ -10,8 +10,8 @@ import pytest
 
 import sparsegp
 from sparsegp.cli.tune import SHOWN, kept_by_guard, trials_table
-from sparsegp.fit.records import read_records
 from sparsegp.kernels import brief
+from sparsegp.store import read_records
 
 SMALL = ("--max-trials", 8, "--n-active", 40)
 

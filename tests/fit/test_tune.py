@@ -14,12 +14,12 @@ from sparsegp.data import table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
 from sparsegp.estimator import SparseGPClassifier
 from sparsegp.fit import prepare
-from sparsegp.fit.records import read_records
 from sparsegp.fit.trial import draw_sample, stratified_order
 from sparsegp.fit.tune import Tuned
 from sparsegp.learning.space import MAX_SEARCH_COLUMNS
 from sparsegp.runtime import Runtime, open_runtime
 from sparsegp.settings import TrainSettings
+from sparsegp.store import read_records
 from tests.fit.conftest import Arrays, waves
 from tests.runs import Stopper
 
