@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 from sparsegp.data.blocks import compute_each
 from sparsegp.data.labels import REAL_KINDS
 from sparsegp.errors import DataError
-from sparsegp.types import Booleans, Doubles, Integers
-
-if TYPE_CHECKING:
-    import dask.array as da
+from sparsegp.types import Booleans, DaskArray, Doubles, Integers
 
 PIECE_VALUES = 1 << 20
 """Number of values of a chunk that are converted to doubles at a time."""
@@ -67,7 +64,7 @@ class Summary:
 
 
 def summarise(
-    X: "da.Array",
+    X: DaskArray,
     source: str,
     scheduler: str | Callable[..., Any] | None = None,
     names: Sequence[str] | None = None,
@@ -108,8 +105,7 @@ def summarise(
         raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
 
     def of_blocks(function: Callable[..., Any]) -> list[Any]:
-        blocks: Any = X
-        return compute_each(function, blocks.to_delayed().ravel(), scheduler=scheduler)
+        return compute_each(function, X.to_delayed().ravel(), scheduler=scheduler)
 
     def shown(column: int) -> str:
         return f"column {column}" + (f", {names[column][:40]!r}" if names else "")

@@ -138,8 +138,7 @@ def effective_rows(
 
 def _has_copies(table: Table, scheduler: Any) -> bool:
     """Return whether some rows may have the same inputs; this is much faster than `_groups`."""
-    inputs: Any = table.X
-    each = compute_each(hashes_of_rows, inputs.to_delayed().ravel(), scheduler=scheduler)
+    each = compute_each(hashes_of_rows, table.X.to_delayed().ravel(), scheduler=scheduler)
     hashes = np.sort(np.concatenate(each))
     return bool((hashes[1:] == hashes[:-1]).any())
 
@@ -181,8 +180,7 @@ class Groups(NamedTuple):
 
 def _groups(table: Table, weights: Doubles, scheduler: Any) -> Groups:
     """Group the rows of a table."""
-    inputs: Any = table.X
-    each = compute_each(_digests, inputs.to_delayed().ravel(), scheduler=scheduler)
+    each = compute_each(_digests, table.X.to_delayed().ravel(), scheduler=scheduler)
     codes, digests = _label_codes(table), np.concatenate(each)
     order = np.lexsort((weights, codes, digests[:, 1], digests[:, 0]))
     other_inputs = np.ones(len(order), dtype=bool)
@@ -303,8 +301,7 @@ def _taken(table: Table, rows: Integers, scheduler: Any = None) -> Table:
     """Return some rows of a table, without weights but with their row numbers in the source."""
     if np.array_equal(rows, np.arange(len(table.X))):
         return table
-    X: Any = table.X
-    ordered = bool((np.diff(rows) >= 0).all())
+    X, ordered = table.X, bool((np.diff(rows) >= 0).all())
     return replace(
         table,
         X=X[rows] if ordered else from_memory(X.compute(scheduler=scheduler)[rows], table.source),

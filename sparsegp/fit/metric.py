@@ -60,8 +60,7 @@ def learn_metric(
     others = np.flatnonzero(~validation)
     drawn = np.random.default_rng([settings.seed, len(validation), ROWS]).permutation(len(others))
     rows = others[np.sort(drawn[:ROWS])]
-    X: Any = data.train.X
-    x = data.scaling.apply(X[rows].compute(scheduler=scheduler))
+    x = data.scaling.apply(data.train.X[rows].compute(scheduler=scheduler))
     covariance = np.atleast_2d(np.cov(x, rowvar=False))
     target, small = data.target[rows], _small(settings, len(rows))
     weights = None if data.train.weights is None else data.train.weights[rows]

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -222,9 +222,9 @@ def choose_scaling(
     """Compute the scaling of the training rows by a rule."""
 
     def draw() -> Floats:
-        rng, X = np.random.default_rng([settings.seed, summary.n]), cast("Any", train.X)
+        rng = np.random.default_rng([settings.seed, summary.n])
         rows = np.sort(rng.permutation(summary.n)[:MAX_DRAWN])
-        return np.asarray(X[rows].compute(scheduler=scheduler))
+        return np.asarray(train.X[rows].compute(scheduler=scheduler))
 
     kept = None if train.encoding is None else train.encoding.indicates
     return scaling_for(rule, summary, draw, kept)

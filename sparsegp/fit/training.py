@@ -221,7 +221,7 @@ def fit_rows(
     n, p = X.shape
     none = np.zeros(p)
     data = Prepared(
-        train=Table(X, None, "", weights=weights),  # type: ignore[arg-type] # in memory, and scaled
+        train=Table(X, None, "", weights=weights),  # in memory, and scaled
         classes=classes,
         target=target,
         summary=Summary(n, p, none, none, none, X.var(axis=0, dtype=np.float64), whole=False),

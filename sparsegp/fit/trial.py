@@ -151,7 +151,7 @@ def draw_sample(
         last = slice(-min(n, most + MAX_HELD_OUT), None)
         order, family = order[last], family[last]
     wanted = np.sort(order)
-    X: Any = data.train.X
+    X = data.train.X
     rows = np.asarray(X[wanted].compute(scheduler=scheduler))[np.searchsorted(wanted, order)]
     parts = SEARCH_FOLDS if n < MIN_ROWS_FOR_HELD_OUT else parts
     weights = None if data.train.weights is None else data.train.weights[order]
