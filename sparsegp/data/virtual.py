@@ -145,16 +145,15 @@ def virtual_rows(
             f"a transformation must return arrays of the shape of its rows, {X.shape}, got "
             f"{[copy.shape for copy in copies]}"
         )
-    origin = np.arange(len(number)) if table.origin is None else table.origin
-    weights, count = table.weights, len(copies)
     virtual = from_memory(np.concatenate(copies))
+    originals = np.concatenate([np.arange(len(number)), np.tile(active, len(copies))])
     return replace(
         table,
         X=da.concatenate([table.X, virtual]),
-        y=np.concatenate([labels, *[labels[active]] * count]),
+        y=labels[originals],
         source=f"{table.source} and {len(virtual)} virtual rows",
-        origin=np.concatenate([origin, *[origin[active]] * count]),
-        weights=None if weights is None else np.concatenate([weights, *[weights[active]] * count]),
+        origin=originals if table.origin is None else table.origin[originals],
+        weights=None if table.weights is None else table.weights[originals],
         rows=np.concatenate([number, int(number.max()) + 1 + np.arange(len(virtual))]),
     )
 
