@@ -49,7 +49,7 @@ def explain(run: str, data: str, as_json: bool, **options: Any) -> None:
         many = f"{model.n_features} columns are not a square image"
         show([f"warning: nothing is drawn, as {many}; if rows are images, give --image"], err=True)
     elif options["plots"] is not None:
-        from sparsegp.report.explanations import explanation_pictures
+        from sparsegp.report import explanation_pictures
 
         of_rows = dict(zip(numbers, explanations, strict=True))
         pictures = list(map(str, explanation_pictures(model, of_rows, X, size, options["plots"])))
