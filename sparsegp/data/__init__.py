@@ -13,6 +13,7 @@ from sparsegp.data.readers import open_dataset as open_dataset
 from sparsegp.data.scaling import SCALINGS as SCALINGS
 from sparsegp.data.scaling import Scaling as Scaling
 from sparsegp.data.scaling import scaling_for as scaling_for
+from sparsegp.data.scaling import unscaled as unscaled
 from sparsegp.data.summary import Summary as Summary
 from sparsegp.data.summary import resemblance as resemblance
 from sparsegp.data.summary import summarise as summarise

@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -118,22 +118,21 @@ def effective_rows(
         table, weights = _positive(table, weights * _of_classes(table, weights, class_weight))
     if (weights == 1.0).all() and not _has_copies(table, scheduler):
         return replace(table, weights=None)
-    groups = _groups(table, weights, scheduler)
+    family, codes, totals, places = _groups(table, weights, scheduler)
     limit, least = (0, SEPARATE_NUMBERS) if of_numbers else (MAX_REPEATED, SEPARATE)
     may_repeat = (weights == 1.0).all() or (weights.sum() <= limit and (weights % 1.0 == 0).all())
-    if may_repeat and groups.are_separate(least):
+    if may_repeat and _are_separate(family, codes, totals, least):
         rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
         return replace(_taken(table, rows, scheduler), weights=None)
-    family, weights, places = groups.family, groups.weight, groups.place
-    if (weights == 1.0).all():
+    if (totals == 1.0).all():
         return replace(_taken(table, np.sort(places)), weights=None)
     if table.origin is not None:
         _, early, inverse = np.unique(table.origin[places], return_index=True, return_inverse=True)
         family = early[inverse]
     if table.X.size > MAX_VALUES:
         by_place = np.argsort(places)
-        places, weights, family = places[by_place], weights[by_place], family[by_place]
-    return replace(_taken(table, places, scheduler), weights=weights, origin=family)
+        places, totals, family = places[by_place], totals[by_place], family[by_place]
+    return replace(_taken(table, places, scheduler), weights=totals, origin=family)
 
 
 def _has_copies(table: Table, scheduler: Any) -> bool:
@@ -143,50 +142,37 @@ def _has_copies(table: Table, scheduler: Any) -> bool:
     return bool((hashes[1:] == hashes[:-1]).any())
 
 
-class Groups(NamedTuple):
-    """Groups of rows with the same inputs and label, sorted by a digest of the inputs.
+def _are_separate(family: Integers, codes: Integers, counts: Doubles, least: float) -> bool:
+    """Return whether rows with the same inputs are separate observations, given their groups.
 
-    Attributes
-    ----------
-    family, code : Integers (g,)
-        Number of the inputs of each group, and of its label.
-    weight : Doubles (g,)
-        Sum of its weights.
-    place : Integers (g,)
-        Its first row.
+    They are then at least half of all rows, and their labels differ at least `least` times as often
+    as those of any rows.
     """
-
-    family: Integers
-    code: Integers
-    weight: Doubles
-    place: Integers
-
-    def are_separate(self, least: float) -> bool:
-        """Return whether rows with the same inputs are separate observations, given whole weights.
-
-        They are then at least half of all rows, and their labels differ at least `least` times as
-        often as those of any rows.
-        """
-        count = self.weight
-        size = np.bincount(self.family, count)
-        alike = np.bincount(self.family, count * (count - 1.0))
-        several = size > 1.0
-        if size[several].sum() < 0.5 * size.sum():
-            return False
-        agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
-        by_chance = np.square(np.bincount(self.code, count) / count.sum()).sum()
-        return bool(by_chance < 1.0 and 1.0 - agreement >= least * (1.0 - by_chance))
+    size = np.bincount(family, counts)
+    alike = np.bincount(family, counts * (counts - 1.0))
+    several = size > 1.0
+    if size[several].sum() < 0.5 * size.sum():
+        return False
+    agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
+    by_chance = np.square(np.bincount(codes, counts) / counts.sum()).sum()
+    return bool(by_chance < 1.0 and 1.0 - agreement >= least * (1.0 - by_chance))
 
 
-def _groups(table: Table, weights: Doubles, scheduler: Any) -> Groups:
-    """Group the rows of a table."""
+def _groups(
+    table: Table, weights: Doubles, scheduler: Any
+) -> tuple[Integers, Integers, Doubles, Integers]:
+    """Return the groups of rows with the same inputs and label, sorted by a digest of the inputs.
+
+    They are described by the numbers of their inputs and of their labels, the sums of their
+    weights, and their first rows, (g,) each.
+    """
     each = compute_each(_digests, table.X.to_delayed().ravel(), scheduler=scheduler)
     codes, digests = _label_codes(table), np.concatenate(each)
     order = np.lexsort((weights, codes, digests[:, 1], digests[:, 0]))
     other_inputs = np.ones(len(order), dtype=bool)
     other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
     first = np.flatnonzero(other_inputs | (np.diff(codes[order], prepend=-1) != 0))
-    return Groups(
+    return (
         np.cumsum(other_inputs)[first] - 1,
         codes[order[first]],
         np.add.reduceat(weights[order], first),

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparsegp.data import Table, as_table, effective_rows, encode, encode_with
+from sparsegp.data import as_table, effective_rows, encode, encode_with
 from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.estimator.parameters import (
     n_threads,
@@ -137,7 +137,10 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             if known is not None:
                 table = replace(table, classes=encode(classes, "classes")[0])
             settings = self._settings(table.most_rows, len(classes))
-            model = self._train(table, settings, client)
+            out, verbose = self.checkpoint_dir, self.verbose > 0
+            run: dict[str, Any] = {"out": out, "resume": self.resume, "verbose": verbose}
+            with self._interrupt_as_ctrl_c():
+                model = train(table, runtime=self._runtime(client), **run, **settings.to_json())
         return self._set_fitted(model, classes, client)
 
     def _find_classes(self, y: Labels) -> Labels:
@@ -155,15 +158,6 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         named = {**self._fixed, **named_settings(self)}
         settings = self._settings_type.given(task=self._task, **named)
         return settings if isinstance(settings, DenseSettings) else settings.for_rows(n)
-
-    def _train(self, table: Table, settings: TrainSettings | DenseSettings, client: Any) -> Model:
-        run: dict[str, Any] = {
-            "out": self.checkpoint_dir,
-            "resume": self.resume,
-            "verbose": self.verbose > 0,
-        }
-        with self._interrupt_as_ctrl_c():
-            return train(table, runtime=self._runtime(client), **run, **settings.to_json())
 
     @contextmanager
     def _interrupt_as_ctrl_c(self) -> Iterator[None]:

@@ -29,10 +29,7 @@ def to_memory(values: Any) -> Any:
 
 def dask_context(X: Any, client: Any) -> AbstractContextManager[Any]:
     """Return the context in which dask computes X: that of the client, if any."""
-    if client is None or not is_lazy(X):
-        return nullcontext()
-    context: AbstractContextManager[Any] = client.as_current()
-    return context
+    return nullcontext() if client is None or not is_lazy(X) else client.as_current()
 
 
 def training_data(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data import Numbers, Scaling
+from sparsegp.data import Numbers, unscaled
 from sparsegp.errors import SettingsError
 from sparsegp.fit.prepare import Prepared
 from sparsegp.learning.metric import MAX_METRIC_COLUMNS, NONE, Metric, Part, learn_mixing
@@ -74,11 +74,6 @@ def learn_metric(
     mixing = learn_mixing(metric, covariance, fit_mixed, progress.update)
     progress.finish()
     return mixing
-
-
-def unscaled(p: int) -> Scaling:
-    """Return the scaling that leaves p columns unchanged."""
-    return Scaling(np.zeros(p), np.ones(p), "none")
 
 
 def _small(settings: TrainSettings, n: int) -> TrainSettings:

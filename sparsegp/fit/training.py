@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data import Numbers, Summary, Table
+from sparsegp.data import Numbers, Summary, Table, unscaled
 from sparsegp.errors import NumericalError
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.learning import learn
-from sparsegp.fit.metric import learn_metric, unscaled
+from sparsegp.fit.metric import learn_metric
 from sparsegp.fit.prepare import Prepared
 from sparsegp.learning.metric import NONE
 from sparsegp.likelihoods import Gaussian

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import Scaling
+from sparsegp.data import Scaling, unscaled
 from sparsegp.errors import DataError, NumericalError, SettingsError
-from sparsegp.fit.metric import unscaled
 from sparsegp.fit.prepare import Prepared
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance

@@ -98,8 +98,7 @@ class Evaluation:
 
 
 def _shares(some: NDArray[Any], of: NDArray[Any]) -> Doubles:
-    shares: Doubles = np.divide(some, of, out=np.full(len(of), math.nan), where=of > 0)
-    return shares
+    return np.asarray(np.divide(some, of, out=np.full(len(of), math.nan), where=of > 0))
 
 
 def evaluate(
