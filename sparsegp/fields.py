@@ -15,7 +15,7 @@ from numbers import Integral, Real
 from pkgutil import resolve_name
 from textwrap import fill, indent
 from types import NoneType
-from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from sparsegp.errors import SettingsError, UnknownNameError, quoted
 
@@ -156,17 +156,8 @@ class Checked:
         If a value is not of the declared type, or out of range.
     """
 
-    OWNER: ClassVar[str] = ""
-    """Owner of the settings, for the message about unknown names."""
-
     def __post_init__(self) -> None:
         check(self)
-
-    @classmethod
-    def from_json(cls, named: Mapping[str, Any]) -> Self:
-        """Create settings from a mapping; unknown names raise a SettingsError."""
-        refuse_unknown(named, declared(cls), cls.OWNER)
-        return cls(**named)
 
 
 def check(owner: object) -> None:

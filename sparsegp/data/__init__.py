@@ -24,5 +24,4 @@ from sparsegp.data.table import encode_labels as encode_labels
 from sparsegp.data.table import table_from_arrays as table_from_arrays
 from sparsegp.data.table import table_from_frame as table_from_frame
 from sparsegp.data.weights import effective_rows as effective_rows
-from sparsegp.data.weights import soft_labels as soft_labels
 from sparsegp.data.weights import without_weights as without_weights

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.labels import REAL_KINDS
 from sparsegp.errors import DataError
 from sparsegp.types import Booleans, DaskArray, Doubles, Integers
 
@@ -80,7 +79,7 @@ def summarise(
     Parameters
     ----------
     X : dask array (n, p)
-        Chunked by rows only.
+        Real numbers, chunked by rows only.
     source : str
         Where the rows come from, for messages.
     scheduler : str or callable, optional
@@ -98,11 +97,8 @@ def summarise(
     Raises
     ------
     DataError
-        If X does not hold real numbers, holds NaN or infinity, or values too large or too small to
-        square.
+        If X holds NaN or infinity, or values too large or too small to square.
     """
-    if X.dtype.kind not in REAL_KINDS:
-        raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
 
     def of_blocks(function: Callable[..., Any]) -> list[Any]:
         return compute_each(function, X.to_delayed().ravel(), scheduler=scheduler)

@@ -12,7 +12,7 @@ from sparsegp.data.frames import UNNAMED, Frame, Where, by_row, column_places, l
 from sparsegp.data.labels import tidy_labels
 from sparsegp.data.table import Table, table_from_frame
 from sparsegp.errors import DataError, quoted
-from sparsegp.lists import pairs_in, words_in
+from sparsegp.lists import pairs_in, plural, words_in
 from sparsegp.types import Booleans, Labels
 
 LabelColumn: TypeAlias = str | int | None
@@ -232,7 +232,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     else:
         inputs = [each for each in rest if each != label]
     if not inputs:
-        count = f"{len(names)} column{'s' if len(names) > 1 else ''}"
+        count = plural(len(names), "column")
         more = "; if it has more, give their `delimiter`" if len(names) == 1 else ""
         raise DataError(f"{source} has {count}, and none is left as an input{more}")
     found = Places(inputs, label if columns.labels else None, ids, {}, named, columns.names)
