@@ -148,7 +148,7 @@ def declared(owner: type) -> Mapping[str, Setting]:
 
 @dataclass(frozen=True)
 class Checked:
-    """A dataclass of settings whose values are checked individually.
+    """A dataclass whose values are checked individually, and converted to their declared types.
 
     Raises
     ------
@@ -157,13 +157,8 @@ class Checked:
     """
 
     def __post_init__(self) -> None:
-        check(self)
-
-
-def check(owner: object) -> None:
-    """Check the values of a dataclass, and convert them to their declared types."""
-    for each in declared(type(owner)).values():
-        object.__setattr__(owner, each.name, each.checked(getattr(owner, each.name)))
+        for each in declared(type(self)).values():
+            object.__setattr__(self, each.name, each.checked(getattr(self, each.name)))
 
 
 def refuse_unknown(names: Iterable[str], known: Iterable[str], whose: str) -> None:
