@@ -200,9 +200,9 @@ def scaling_for(rule: str, summary: Summary, draw: Draw, kept: Booleans | None =
     return SCALINGS[rule](some, lambda: draw()[:, ~kept]).keeping(kept)
 
 
-def unscaled(p: int) -> Scaling:
-    """Return the scaling that leaves p columns unchanged."""
-    return Scaling(np.zeros(p), np.ones(p), "none")
+def unscaled(p: int, mixing: Doubles | None = None) -> Scaling:
+    """Return the scaling that leaves p columns unchanged, but for mixing them."""
+    return Scaling(np.zeros(p), np.ones(p), "none", mixing=mixing)
 
 
 SCALINGS["none"] = lambda summary, _draw: unscaled(summary.p)

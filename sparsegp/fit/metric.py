@@ -66,7 +66,7 @@ def learn_metric(
     weights = None if data.train.weights is None else data.train.weights[rows]
 
     def fit_mixed(mixing: Doubles) -> tuple[Floats, list[Part]]:
-        mixed = replace(unscaled(p), mixing=mixing).apply(x, settings.dtype)
+        mixed = unscaled(p, mixing).apply(x, settings.dtype)
         posterior = fit(mixed, target, small, data.classes, data.numbers, weights).posterior
         return mixed, list(zip(posterior.kernels, posterior.x, posterior.weights, strict=True))
 

@@ -275,7 +275,7 @@ class PartialFits:
         rows, p = split[0], X.shape[1]
 
         def mixed(mixing: Doubles) -> Floats:
-            scaled: Floats = replace(unscaled(p), mixing=mixing).apply(X, X.dtype)
+            scaled: Floats = unscaled(p, mixing).apply(X, X.dtype)
             return scaled
 
         def fit(mixing: Doubles) -> tuple[Floats, Sequence[Part]]:
