@@ -167,7 +167,10 @@ def _groups(
     weights, and their first rows, (g,) each.
     """
     each = compute_each(_digests, table.X.to_delayed().ravel(), scheduler=scheduler)
-    codes, digests = _label_codes(table), np.concatenate(each)
+    digests, labels = np.concatenate(each), tidy_labels(table.y, table.source)
+    if labels.dtype.kind == "O":
+        labels = np.array([str(label) for label in labels.tolist()])
+    codes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     order = np.lexsort((weights, codes, digests[:, 1], digests[:, 0]))
     other_inputs = np.ones(len(order), dtype=bool)
     other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
@@ -296,14 +299,6 @@ def _taken(table: Table, rows: Integers, scheduler: Any = None) -> Table:
         weights=None,
         rows=rows if table.rows is None else table.rows[rows],
     )
-
-
-def _label_codes(table: Table) -> Integers:
-    """Return an integer for each label, the same for equal labels, (n,)."""
-    labels = tidy_labels(table.y, table.source)
-    if labels.dtype.kind == "O":
-        labels = np.array([str(label) for label in labels.tolist()])
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def _digests(block: NDArray[Any]) -> NDArray[np.uint64]:

@@ -140,7 +140,7 @@ def evaluate(
     pairs = np.bincount(own * count + chosen[seen], of_seen, minlength=count**2)
     nlpp = brier = math.nan
     if len(own) and (of_seen is None or of_seen.any()):
-        nlpp = -_mean(np.take_along_axis(logs[seen], own[:, np.newaxis], axis=1)[:, 0], of_seen)
+        nlpp = -_mean(logs[seen, own], of_seen)
         squares = np.square(probabilities[seen] - np.eye(count)[own]).sum(axis=1)
         brier = _mean(squares, of_seen)
     return Evaluation(
