@@ -108,7 +108,7 @@ def summarise(
 
     n, low, high, origin, mean, squares, whole = _combined(chain(*of_blocks(_moments)))
     if not np.isfinite([low, high]).all():
-        bad = np.concatenate(of_blocks(_bad_values))
+        bad = np.concatenate(of_blocks(lambda X: (~np.isfinite(X.astype(float))).sum(axis=1)))
         place = int(np.argmax(bad > 0))
         values = np.asarray(X[place].compute(scheduler=scheduler), dtype=np.float64)
         column = int(np.isfinite(values).argmin())
@@ -163,12 +163,6 @@ def _combined(parts: Iterable[Moments]) -> Moments:
         squares = squares.sum(axis=0) + n @ (mean - overall) ** 2
     low, high = low.min(axis=0), high.max(axis=0)
     return int(n.sum()), low, high, origin[0], overall, squares, bool(whole.all())
-
-
-def _bad_values(block: NDArray[Any]) -> Integers:
-    """Return the number of values that are not finite in each row of a chunk."""
-    X = np.asarray(block, dtype=np.float64)
-    return np.asarray((~np.isfinite(X)).sum(axis=1))
 
 
 def resemblance(X: Any, scheduler: Any = None) -> float:
