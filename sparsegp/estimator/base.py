@@ -130,7 +130,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         """
         client = self._find_client(X)
         with dask_context(X, self.client):
-            X, y = training_data(self, X, y, numeric=self._task == "regression")
+            X, y = training_data(self, X, y)
             table = as_table(X, y, sample_weight)
             labels = y if table.weights is None else y[table.weights > 0.0]
             classes = self._find_classes(labels if known is None else known)
@@ -347,13 +347,13 @@ class SparseEstimator(GPEstimator):
 
     def _update(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Update the model with new rows only; the active set grows up to `n_active`."""
-        client, numeric = self._find_client(X), self._task == "regression"
+        client = self._find_client(X)
         with dask_context(X, self.client), self._interrupt_as_ctrl_c():
-            X, y = training_data(self, X, y, numeric, reset=False)
+            X, y = training_data(self, X, y, reset=False)
             table = as_table(X, y, sample_weight)
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
             known = table.encoded_for(self.model_)
-            n_new = len(effective_rows(known, of_numbers=numeric).X)
+            n_new = len(effective_rows(known, of_numbers=self.model_.is_regression).X)
             size = max(self.n_active_, min(wanted, self.n_active_ + n_new))
             model = update(self.model_, table, n_active=size, runtime=self._runtime(client))
         return self._set_fitted(model, getattr(self, "classes_", np.empty(0)), client)
