@@ -157,12 +157,12 @@ class Table:
         y = (None, as_numbers(self.y, self.source)) if of_numbers else encode_labels(self)
         return learn_means(encoding, self.frame, self.source, *labels_to_average(*y), scheduler)
 
-    def as_learnt(self, model: Any, scheduler: Any = None) -> "Table":
+    def as_learnt(self, model: Any) -> "Table":
         """Return the training rows of a model, as they were encoded when it was trained."""
         if model.encoding is None or self.y is None:
             return self.encoded_for(model)
         known = self if model.is_regression else replace(self, classes=model.classes)
-        means = known._with_means(model.encoding, scheduler, model.is_regression)[1]
+        means = known._with_means(model.encoding, None, model.is_regression)[1]
         return self.encoded_for(model, means)
 
     def encoded(self, encoding: Encoding | None, means: Doubles | None = None) -> "Table":
