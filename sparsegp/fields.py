@@ -15,7 +15,7 @@ from numbers import Integral, Real
 from pkgutil import resolve_name
 from textwrap import fill, indent
 from types import NoneType
-from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from sparsegp.errors import SettingsError, UnknownNameError, quoted
 
@@ -148,7 +148,7 @@ def declared(owner: type) -> Mapping[str, Setting]:
 
 @dataclass(frozen=True)
 class Checked:
-    """A dataclass of settings whose values are checked individually.
+    """A dataclass whose values are checked individually, and converted to their declared types.
 
     Raises
     ------
@@ -156,23 +156,9 @@ class Checked:
         If a value is not of the declared type, or out of range.
     """
 
-    OWNER: ClassVar[str] = ""
-    """Owner of the settings, for the message about unknown names."""
-
     def __post_init__(self) -> None:
-        check(self)
-
-    @classmethod
-    def from_json(cls, named: Mapping[str, Any]) -> Self:
-        """Create settings from a mapping; unknown names raise a SettingsError."""
-        refuse_unknown(named, declared(cls), cls.OWNER)
-        return cls(**named)
-
-
-def check(owner: object) -> None:
-    """Check the values of a dataclass, and convert them to their declared types."""
-    for each in declared(type(owner)).values():
-        object.__setattr__(owner, each.name, each.checked(getattr(owner, each.name)))
+        for each in declared(type(self)).values():
+            object.__setattr__(self, each.name, each.checked(getattr(self, each.name)))
 
 
 def refuse_unknown(names: Iterable[str], known: Iterable[str], whose: str) -> None:

@@ -1,14 +1,14 @@
 """Texts such as ``rbf(1.5)`` or ``ep(damping=0.5)`` for members of a family: write and read.
 
-A member is a dataclass with a `name`. Its text is the name, optionally with values of its fields in
-parentheses, by position or by name. It is parsed as a Python expression, but never evaluated.
+The text of a member is its name, optionally with values of its fields in parentheses, by position
+or by name. It is parsed as a Python expression, but never evaluated.
 """
 
 import ast
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sparsegp.errors import SettingsError, UnknownNameError, quoted, short
 from sparsegp.fields import refuse_unknown
@@ -17,18 +17,30 @@ from sparsegp.registry import Registry
 T = TypeVar("T")
 
 
-def text_of(member: Any) -> str:
-    """Return the text of a member, without trailing defaults.
+class Member:
+    """A dataclass of a family; ``class RBF(Kernel, name="rbf")`` registers it by its name."""
 
-    If the last argument of a `variadic` member is a tuple, its elements become arguments.
-    """
-    values = [(getattr(member, field.name), field.default) for field in fields(member)]
-    while values and values[-1][0] == values[-1][1]:
-        values.pop()
-    given = [value for value, _ in values]
-    if given and member.variadic and isinstance(given[-1], tuple):
-        given[-1:] = given[-1]
-    return f"{member.name}({', '.join(map(repr, given))})" if given else str(member.name)
+    name: ClassVar[str] = ""
+    family: ClassVar[Registry[Any]]
+    variadic: ClassVar[bool] = False
+    """True if the last field is a tuple, whose elements are arguments of their own in the text."""
+
+    def __init_subclass__(cls, name: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if name:
+            cls.name = name
+            cls.family.register(name)(cls)
+
+    def __str__(self) -> str:
+        """Return the text, without trailing defaults."""
+        of: Any = self
+        values = [(getattr(self, field.name), field.default) for field in fields(of)]
+        while values and values[-1][0] == values[-1][1]:
+            values.pop()
+        given = [value for value, _ in values]
+        if given and self.variadic and isinstance(given[-1], tuple):
+            given[-1:] = given[-1]
+        return f"{self.name}({', '.join(map(repr, given))})" if given else self.name
 
 
 def read(
@@ -111,7 +123,7 @@ def build(member: type[T], values: Sequence[Any], named: Mapping[str, Any]) -> T
     of: Any = member
     known = [each.name for each in fields(of)]
     last = len(known) - 1
-    if getattr(of, "variadic", False) and values[last:] and not isinstance(values[last], tuple):
+    if of.variadic and values[last:] and not isinstance(values[last], tuple):
         values = [*values[:last], tuple(values[last:])]
     if len(values) > len(known):
         names, several = ", ".join(known) or "none", "s" * (len(known) != 1)

@@ -16,5 +16,8 @@ Integers: TypeAlias = NDArray[np.int64]
 
 Booleans: TypeAlias = NDArray[np.bool_]
 
+DaskArray: TypeAlias = Any
+"""An array of Dask, whose methods have no types."""
+
 Labels: TypeAlias = NDArray[Any]
 """Labels as given by the user, integers or strings; in a regression the targets."""

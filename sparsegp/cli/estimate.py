@@ -90,9 +90,8 @@ def searches(train: "Table", settings: Any) -> bool:
 
     if settings.kernel != AUTO:
         return False
-    inputs: Any = train.X
-    some = summarise(inputs[:EXAMINED], train.source, names=train.names)
-    summary = replace(some, n=len(inputs))
+    some = summarise(train.X[:EXAMINED], train.source, names=train.names)
+    summary = replace(some, n=len(train.X))
     scaling = choose_scaling(settings.scaling, train, summary, settings, None)
     return not skips_search(train, summary, scaling.name, settings)
 

@@ -40,9 +40,8 @@ def explain(run: str, data: str, as_json: bool, **options: Any) -> None:
         raise SettingsError("--image is for pictures; give --plots DIR too, or leave it out")
     model = load(run)
     found = table_for(model, data, labels=False, **shared.given(options, shared.COLUMNS))
-    inputs: Any = found.X
-    numbers = row_numbers(options["rows"], inputs.shape[0])
-    X = inputs[numbers].compute(scheduler="synchronous")
+    numbers = row_numbers(options["rows"], len(found.X))
+    X = found.X[numbers].compute(scheduler="synchronous")
     explanations = model.explain(X, **shared.given(options, ("most",)))
     pictures, size = [], shared.image_size(options["image"])
     is_square = isqrt(model.n_features) ** 2 == model.n_features
@@ -50,7 +49,7 @@ def explain(run: str, data: str, as_json: bool, **options: Any) -> None:
         many = f"{model.n_features} columns are not a square image"
         show([f"warning: nothing is drawn, as {many}; if rows are images, give --image"], err=True)
     elif options["plots"] is not None:
-        from sparsegp.report.explanations import explanation_pictures
+        from sparsegp.report import explanation_pictures
 
         of_rows = dict(zip(numbers, explanations, strict=True))
         pictures = list(map(str, explanation_pictures(model, of_rows, X, size, options["plots"])))

@@ -13,6 +13,7 @@ from sparsegp.data.readers import open_dataset as open_dataset
 from sparsegp.data.scaling import SCALINGS as SCALINGS
 from sparsegp.data.scaling import Scaling as Scaling
 from sparsegp.data.scaling import scaling_for as scaling_for
+from sparsegp.data.scaling import unscaled as unscaled
 from sparsegp.data.summary import Summary as Summary
 from sparsegp.data.summary import resemblance as resemblance
 from sparsegp.data.summary import summarise as summarise
@@ -23,5 +24,4 @@ from sparsegp.data.table import encode_labels as encode_labels
 from sparsegp.data.table import table_from_arrays as table_from_arrays
 from sparsegp.data.table import table_from_frame as table_from_frame
 from sparsegp.data.weights import effective_rows as effective_rows
-from sparsegp.data.weights import soft_labels as soft_labels
 from sparsegp.data.weights import without_weights as without_weights

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import DataError
-
-if TYPE_CHECKING:
-    import dask.array as da
+from sparsegp.types import DaskArray
 
 BLOCK_VALUES = 1 << 22
 """Target number of values per chunk: 4 MiB of bytes, 32 MiB of doubles."""
@@ -57,19 +55,19 @@ def of_known_sizes(X: Any) -> Any:
     return X
 
 
-def from_memory(X: Any, source: str = "X") -> "da.Array":
+def from_memory(X: Any, source: str = "X") -> DaskArray:
     """Chunk an array or a scipy sparse matrix in memory, X (n, p), by rows.
 
     Blocks of a sparse matrix are made dense inside their tasks; others are views.
     """
     import dask.array as da  # noqa: PLC0415 - slow to import
 
-    X, is_sparse = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X), hasattr(X, "tocsr")
+    is_sparse = hasattr(X, "tocsr")
+    X = X.tocsr() if is_sparse else np.asarray(X)
     rows = tuple(row_blocks(X.shape[0], X.shape[1], source))
-    whole: Any = da.from_array(X, (rows, -1), name=False, asarray=not is_sparse)  # type: ignore[no-untyped-call]
+    whole = da.from_array(X, (rows, -1), name=False, asarray=not is_sparse)
     dense, meta = methodcaller("toarray"), np.empty((0, 0), X.dtype)
-    found: da.Array = whole.map_blocks(dense, dtype=X.dtype, meta=meta) if is_sparse else whole
-    return found
+    return whole.map_blocks(dense, dtype=X.dtype, meta=meta) if is_sparse else whole
 
 
 def compute_each(
@@ -79,13 +77,13 @@ def compute_each(
     from dask.base import compute  # noqa: PLC0415 - slow to import
     from dask.delayed import delayed  # noqa: PLC0415
 
-    task: Any = delayed(function, pure=False)
-    return list(compute(*map(task, *parts), scheduler=scheduler))  # type: ignore[no-untyped-call]
+    task = delayed(function, pure=False)
+    return list(compute(*map(task, *parts), scheduler=scheduler))
 
 
 def from_function(
     read: Callable[[slice], NDArray[Any]], rows: Sequence[int], p: int, dtype: Any, source: str
-) -> "da.Array":
+) -> DaskArray:
     """Create an array from blocks of rows, each of which is read lazily in its own task.
 
     Parameters
@@ -104,8 +102,7 @@ def from_function(
     import dask.array as da  # noqa: PLC0415 - slow to import
 
     given = {"read": read, "source": source, "meta": np.empty((0, 0), dtype)}
-    found: da.Array = da.map_blocks(_block, chunks=(tuple(rows), (p,)), dtype=dtype, **given)  # type: ignore[no-untyped-call]
-    return found
+    return da.map_blocks(_block, chunks=(tuple(rows), (p,)), dtype=dtype, **given)
 
 
 def _block(

@@ -20,7 +20,7 @@ def digits() -> Dataset:
 
     X, y = load_digits(return_X_y=True)
     split: list[Any] = train_test_split(X, y, test_size=0.2, stratify=y, random_state=0)
-    return _train_and_test("digits", split[::2], split[1::2])
+    return _dataset("digits", train=split[::2], test=split[1::2])
 
 
 def bundled(name: str) -> Dataset:
@@ -33,7 +33,7 @@ def bundled(name: str) -> Dataset:
 
 def toy_samples() -> Dataset:
     """Draw the toy problem of Girolami & Rogers (2006), sec. 6.3, 1000 and 2385 rows."""
-    return _train_and_test("toy", toy(1000, 0), toy(2385, 1))
+    return _dataset("toy", train=toy(1000, 0), test=toy(2385, 1))
 
 
 CATALOG: dict[str, Callable[[], Dataset]] = {
@@ -90,10 +90,7 @@ def _ring(rng: np.random.Generator, n: int, inner: float, outer: float) -> Doubl
     return found[:n]
 
 
-def _train_and_test(name: str, train: Any, test: Any) -> Dataset:
-    """Create a data set from training and test rows, each a pair (X, y)."""
-    (X, y), (X_test, y_test) = train, test
-    return Dataset(
-        table_from_arrays(X, y, f"{name} (train)"),
-        table_from_arrays(X_test, y_test, f"{name} (test)"),
-    )
+def _dataset(name: str, **parts: Any) -> Dataset:
+    """Create a data set from `train` and `test` rows, each a pair (X, y)."""
+    tables = (table_from_arrays(X, y, f"{name} ({part})") for part, (X, y) in parts.items())
+    return Dataset(*tables)

@@ -158,23 +158,23 @@ class Column:
         table[:, self.are_means] = np.reshape(self.means, (self.n_places, -1))
         return table
 
-    def news(self, series: Any) -> tuple[int, str, int]:
-        """Count values unlike training: rows with new levels, one such level, and filled rows.
+    def news(self, series: Any) -> tuple[int, str]:
+        """Count the rows unlike those of training, and return one of their new levels, if any.
 
-        If training rows had no missing values, those of a category count as a new level (whose
-        name is empty), and those of other columns as filled.
+        These are rows with new levels of a category and, if training rows had none, with missing
+        values.
         """
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
         if self.kind != "category":
-            return 0, "", 0 if self.missing else int(kinds.is_missing(series).sum())
+            return 0 if self.missing else int(kinds.is_missing(series).sum()), ""
         if self.rare is None:
-            return 0, "", 0
+            return 0, ""
         codes, texts = kinds.texts(series)
         known = {*self.levels, *self.rare}
         new = [number for number, text in enumerate(texts) if text not in known]
         gaps = [] if self.missing else [-1]
-        return int(np.isin(codes, [*new, *gaps]).sum()), texts[new[0]] if new else "", 0
+        return int(np.isin(codes, [*new, *gaps]).sum()), texts[new[0]] if new else ""
 
 
 @dataclass(frozen=True)
@@ -332,11 +332,11 @@ class Encoding:
         gaps, levels = list[str](), list[str]()
         used = [column for column in self.columns if column.parts]
         for column, news in zip(used, zip(*each, strict=True), strict=True):
-            unknown, ones, filled = zip(*news, strict=True)
-            if n := sum(filled):
+            counts, ones = zip(*news, strict=True)
+            n, one = sum(counts), next(filter(None, ones), "")
+            if n and column.kind != "category":
                 gaps.append(f"{quote_if_needed(column.name)} in {plural(n, 'row')}")
-            if n := sum(unknown):
-                one = next(filter(None, ones), "")
+            elif n:
                 such = f"such as {one!r}" if one else "where it is missing"
                 treated = "rare" if RARE in column.parts else "no level"
                 if len(column.parts) == 1 and column.parts[0].startswith("="):  # of two levels

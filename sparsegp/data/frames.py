@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,10 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparsegp.data.blocks import compute_each, row_blocks
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import join_first, quote_if_needed
-
-if TYPE_CHECKING:
-    import dask.array as da
-
+from sparsegp.types import DaskArray
 
 MAX_NAMES, MAX_FAULTS = 20, 8
 """Maximum number of names, and of unusable columns, listed in a message."""
@@ -251,7 +248,7 @@ class Frame:
         empty, *parts = (part.iloc[:, places] for part in (self.empty, *self.parts))
         return Frame(empty, parts, self.lengths, self.where)
 
-    def numbers(self, source: str) -> "da.Array":
+    def numbers(self, source: str) -> DaskArray:
         """Return the values of all columns as numbers, (n, p); NaN where one is missing.
 
         Raises
@@ -271,7 +268,7 @@ class Frame:
 
     def rows(
         self, function: Callable[..., Any], p: int, dtype: DTypeLike, *beside: NDArray[Any]
-    ) -> "da.Array":
+    ) -> DaskArray:
         """Return the array (n, p) that a function computes part by part.
 
         It is called with a part, the index of its first row, and its rows of each array `beside`.
@@ -279,17 +276,15 @@ class Frame:
         import dask.array as da  # noqa: PLC0415 - slow to import
         from dask.delayed import delayed  # noqa: PLC0415
 
-        task: Any = delayed(function, pure=False)
+        task = delayed(function, pure=False)
         blocks = [
-            da.from_delayed(  # type: ignore[no-untyped-call]
+            da.from_delayed(
                 task(part, start, *(each[start : start + length] for each in beside)),
                 *((length, p), dtype, np.empty((0, 0), dtype)),
             )
             for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True)
         ]
-        whole: da.Array
-        whole = da.concatenate(blocks) if blocks else da.empty((0, p), dtype)  # type: ignore[no-untyped-call]
-        return whole
+        return da.concatenate(blocks) if blocks else da.empty((0, p), dtype)
 
 
 def _numbers(

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pandas.api import types
 from pandas.tseries.api import guess_datetime_format
 
@@ -85,8 +84,7 @@ def numbers(series: Any, kind: str = "number") -> Doubles:
             series = series.map(lambda value: pd.to_numeric(str(value), errors="coerce"))
     if series.dtype.kind in "cMm":  # complex numbers, dates, durations
         return np.full(len(series), np.nan)
-    found: Doubles = series.to_numpy(np.float64, na_value=np.nan)
-    return found
+    return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
 
 
 def dates(series: Any, form: str = "") -> Doubles:
@@ -148,8 +146,7 @@ def _text(value: Any) -> str:
 
 def is_missing(series: Any) -> Booleans:
     """Return whether each value is missing, (n,)."""
-    missing: NDArray[np.bool_] = series.isna().to_numpy(bool)
-    return missing
+    return np.asarray(series.isna(), bool)
 
 
 @dataclass

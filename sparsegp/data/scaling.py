@@ -158,8 +158,7 @@ class Scaling:
         result = np.asarray(X).astype(np.float64)
         if self.knots is not None:
             for j in np.flatnonzero(self.has_unit_variance):
-                knots = self.knots[j]
-                result[:, j] = normal_scores(result[:, j], knots)
+                result[:, j] = normal_scores(result[:, j], self.knots[j])
         result -= self.shift
         result *= self.factor
         if self.mixing is not None:
@@ -197,14 +196,16 @@ def scaling_for(rule: str, summary: Summary, draw: Draw, kept: Booleans | None =
         return SCALINGS[rule](summary, draw)
     some = summary.of(~kept)
     if not some.p:
-        return unscaled(some, draw).keeping(kept)
+        return unscaled(0).keeping(kept)
     return SCALINGS[rule](some, lambda: draw()[:, ~kept]).keeping(kept)
 
 
-@SCALINGS.register("none")
-def unscaled(summary: Summary, _draw: Draw) -> Scaling:
-    """Leave the columns unchanged."""
-    return Scaling(np.zeros(summary.p), np.ones(summary.p), "none")
+def unscaled(p: int, mixing: Doubles | None = None) -> Scaling:
+    """Return the scaling that leaves p columns unchanged, but for mixing them."""
+    return Scaling(np.zeros(p), np.ones(p), "none", mixing=mixing)
+
+
+SCALINGS["none"] = lambda summary, _draw: unscaled(summary.p)
 
 
 @SCALINGS.register("standard")
@@ -216,10 +217,10 @@ def standard(summary: Summary, _draw: Draw) -> Scaling:
 
 
 @SCALINGS.register("range")
-def shared_range(summary: Summary, draw: Draw) -> Scaling:
+def shared_range(summary: Summary, _draw: Draw) -> Scaling:
     """Divide all columns by the largest absolute value of all."""
     bound = float(np.abs([summary.low, summary.high]).max()) or 1.0
-    return replace(unscaled(summary, draw), factor=np.full(summary.p, 1.0 / bound), name="range")
+    return replace(unscaled(summary.p), factor=np.full(summary.p, 1.0 / bound), name="range")
 
 
 @SCALINGS.register("quantile")
@@ -230,7 +231,7 @@ def quantile(summary: Summary, draw: Draw) -> Scaling:
     """
     rows = np.asarray(draw(), np.float64)
     knots = np.quantile(rows, np.linspace(0.0, 1.0, min(KNOTS, len(rows))), axis=0).T
-    scores = replace(unscaled(summary, draw), name="quantile", knots=knots)
+    scores = replace(unscaled(summary.p), name="quantile", knots=knots)
     normal = scores.apply(rows)
     spread = normal.std(axis=0)
     spread[spread == 0] = 1.0
@@ -258,4 +259,4 @@ def auto(summary: Summary, draw: Draw) -> Scaling:
     polarisation = summary.variance[varies].sum() / greatest
     if upper not in (1.0, 255.0) and polarisation <= EVEN:
         return standard(summary, draw)
-    return (unscaled if upper == 1.0 else shared_range)(summary, draw)
+    return unscaled(summary.p) if upper == 1.0 else shared_range(summary, draw)

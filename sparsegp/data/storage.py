@@ -74,17 +74,11 @@ def opened(name: str) -> Iterator[Any]:
 
     packed = PACKED.get(name[len(unpacked(name)) :].lower())
     if packed == "zip":
-        _require_one_member(name)
+        with reading(name), OpenFile(*store_of(name)) as file, ZipFile(file) as archive:
+            if len(found := archive.namelist()) != 1:
+                raise DataError(f"{name} must hold one file, found {quoted(found)}")
     with reading(name), OpenFile(*store_of(name), "rb", packed) as file:
         yield file if packed is None else Unpacked(file, name)
-
-
-def _require_one_member(name: str) -> None:
-    from fsspec.core import OpenFile  # noqa: PLC0415 - heavy
-
-    with reading(name), OpenFile(*store_of(name)) as file, ZipFile(file) as archive:
-        if len(found := archive.namelist()) != 1:
-            raise DataError(f"{name} must hold one file, found {quoted(found)}")
 
 
 class Unpacked(io.BufferedIOBase):

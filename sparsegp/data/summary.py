@@ -3,18 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.labels import REAL_KINDS
 from sparsegp.errors import DataError
-from sparsegp.types import Booleans, Doubles, Integers
-
-if TYPE_CHECKING:
-    import dask.array as da
+from sparsegp.types import Booleans, DaskArray, Doubles, Integers
 
 PIECE_VALUES = 1 << 20
 """Number of values of a chunk that are converted to doubles at a time."""
@@ -67,7 +63,7 @@ class Summary:
 
 
 def summarise(
-    X: "da.Array",
+    X: DaskArray,
     source: str,
     scheduler: str | Callable[..., Any] | None = None,
     names: Sequence[str] | None = None,
@@ -83,7 +79,7 @@ def summarise(
     Parameters
     ----------
     X : dask array (n, p)
-        Chunked by rows only.
+        Real numbers, chunked by rows only.
     source : str
         Where the rows come from, for messages.
     scheduler : str or callable, optional
@@ -101,22 +97,18 @@ def summarise(
     Raises
     ------
     DataError
-        If X does not hold real numbers, holds NaN or infinity, or values too large or too small to
-        square.
+        If X holds NaN or infinity, or values too large or too small to square.
     """
-    if X.dtype.kind not in REAL_KINDS:
-        raise DataError(f"X must hold real numbers; {source} holds {X.dtype}")
 
     def of_blocks(function: Callable[..., Any]) -> list[Any]:
-        blocks: Any = X
-        return compute_each(function, blocks.to_delayed().ravel(), scheduler=scheduler)
+        return compute_each(function, X.to_delayed().ravel(), scheduler=scheduler)
 
     def shown(column: int) -> str:
         return f"column {column}" + (f", {names[column][:40]!r}" if names else "")
 
     n, low, high, origin, mean, squares, whole = _combined(chain(*of_blocks(_moments)))
     if not np.isfinite([low, high]).all():
-        bad = np.concatenate(of_blocks(_bad_values))
+        bad = np.concatenate(of_blocks(lambda X: (~np.isfinite(X.astype(float))).sum(axis=1)))
         place = int(np.argmax(bad > 0))
         values = np.asarray(X[place].compute(scheduler=scheduler), dtype=np.float64)
         column = int(np.isfinite(values).argmin())
@@ -171,12 +163,6 @@ def _combined(parts: Iterable[Moments]) -> Moments:
         squares = squares.sum(axis=0) + n @ (mean - overall) ** 2
     low, high = low.min(axis=0), high.max(axis=0)
     return int(n.sum()), low, high, origin[0], overall, squares, bool(whole.all())
-
-
-def _bad_values(block: NDArray[Any]) -> Integers:
-    """Return the number of values that are not finite in each row of a chunk."""
-    X = np.asarray(block, dtype=np.float64)
-    return np.asarray((~np.isfinite(X)).sum(axis=1))
 
 
 def resemblance(X: Any, scheduler: Any = None) -> float:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,13 +14,9 @@ from sparsegp.data.frames import Frame, column_names, column_places, is_frame, l
 from sparsegp.data.labels import REAL_KINDS, as_numbers, encode, encode_with, tidy_labels
 from sparsegp.data.means import labels_to_average, learn_means
 from sparsegp.errors import DataError, one_line, quoted
-from sparsegp.types import Doubles, Integers, Labels
-
-if TYPE_CHECKING:
-    import dask.array as da
+from sparsegp.types import DaskArray, Doubles, Integers, Labels
 
 logger = logging.getLogger(__name__)
-
 
 MAX_REPEATED = 20_000
 """Maximum sum of the weights of rows that are repeated: see `data.weights`."""
@@ -76,7 +72,7 @@ class Table:
         label or weight per row, or a weight is out of range.
     """
 
-    X: "da.Array"
+    X: DaskArray
     y: Labels | None
     source: str
     origin: Integers | None = None
@@ -161,12 +157,12 @@ class Table:
         y = (None, as_numbers(self.y, self.source)) if of_numbers else encode_labels(self)
         return learn_means(encoding, self.frame, self.source, *labels_to_average(*y), scheduler)
 
-    def as_learnt(self, model: Any, scheduler: Any = None) -> "Table":
+    def as_learnt(self, model: Any) -> "Table":
         """Return the training rows of a model, as they were encoded when it was trained."""
         if model.encoding is None or self.y is None:
             return self.encoded_for(model)
         known = self if model.is_regression else replace(self, classes=model.classes)
-        means = known._with_means(model.encoding, scheduler, model.is_regression)[1]
+        means = known._with_means(model.encoding, None, model.is_regression)[1]
         return self.encoded_for(model, means)
 
     def encoded(self, encoding: Encoding | None, means: Doubles | None = None) -> "Table":
@@ -206,12 +202,11 @@ class Table:
 
     def batches(self) -> Iterator[tuple[Any, dict[str, Any]]]:
         """Yield the inputs of one chunk after another, with the columns kept for output."""
-        from dask.local import get_sync  # noqa: PLC0415 - slow to import
+        from dask.local import get_sync  # noqa: PLC0415 - slow; its name would load distributed
 
-        blocks: Any = self.X.blocks
         start = 0
         for index in range(self.X.numblocks[0]):
-            X = np.asarray(blocks[index].compute(scheduler=get_sync))  # by name: loads distributed
+            X = np.asarray(self.X.blocks[index].compute(scheduler=get_sync))
             rows = slice(start, start := start + len(X))
             yield X, {name: values[rows] for name, values in self.beside.items()}
 
@@ -382,12 +377,11 @@ def _weights(given: Any, n: int, source: str) -> Doubles:
     return weights
 
 
-def _dask_rows(X: Any, source: str) -> "da.Array":
+def _dask_rows(X: Any, source: str) -> DaskArray:
     """Return a dask array chunked by rows only, in chunks of known size."""
     X = of_known_sizes(X)
     if X.ndim == 2 and X.numblocks[1] > 1:
         X = X.rechunk({1: -1})
     if X.dtype.kind == "O":
         X = X.map_blocks(real_numbers, source=source, dtype=float, meta=np.empty((0, 0)))
-    rows: da.Array = X
-    return rows
+    return X

@@ -138,25 +138,22 @@ def virtual_rows(
     labels: Any = table.y
     number = np.arange(len(table.X)) if table.rows is None else table.rows
     active = np.flatnonzero(np.isin(number, model.rows))  # a row may have several labels
-    some: Any = table.X[active]
-    X: Rows = some.compute()
+    X: Rows = table.X[active].compute()
     copies = [np.asarray(copy) for copy in function(X, **parameters)]
     if not copies or any(copy.shape != X.shape for copy in copies):
         raise DataError(
             f"a transformation must return arrays of the shape of its rows, {X.shape}, got "
             f"{[copy.shape for copy in copies]}"
         )
-    origin = np.arange(len(number)) if table.origin is None else table.origin
-    weights, count = table.weights, len(copies)
     virtual = from_memory(np.concatenate(copies))
-    whole: da.Array = da.concatenate([table.X, virtual])  # type: ignore[no-untyped-call]
+    originals = np.concatenate([np.arange(len(number)), np.tile(active, len(copies))])
     return replace(
         table,
-        X=whole,
-        y=np.concatenate([labels, *[labels[active]] * count]),
+        X=da.concatenate([table.X, virtual]),
+        y=labels[originals],
         source=f"{table.source} and {len(virtual)} virtual rows",
-        origin=np.concatenate([origin, *[origin[active]] * count]),
-        weights=None if weights is None else np.concatenate([weights, *[weights[active]] * count]),
+        origin=originals if table.origin is None else table.origin[originals],
+        weights=None if table.weights is None else table.weights[originals],
         rows=np.concatenate([number, int(number.max()) + 1 + np.arange(len(virtual))]),
     )
 
@@ -172,8 +169,7 @@ def active_inputs(model: Any, table: Table, scheduler: Any = None) -> Rows:
     n, p = table.X.shape
     active, known = np.unique(model.rows), np.arange(n) if table.rows is None else table.rows
     if p == model.n_features and np.isin(active, known).all():
-        some: Any = table.X[table.places(active)]
-        X: Rows = some.compute(scheduler=scheduler)
+        X: Rows = table.X[table.places(active)].compute(scheduler=scheduler)
         if model.holds(X):
             return X
     raise DataError(

@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -118,77 +118,64 @@ def effective_rows(
         table, weights = _positive(table, weights * _of_classes(table, weights, class_weight))
     if (weights == 1.0).all() and not _has_copies(table, scheduler):
         return replace(table, weights=None)
-    groups = _groups(table, weights, scheduler)
+    family, codes, totals, places = _groups(table, weights, scheduler)
     limit, least = (0, SEPARATE_NUMBERS) if of_numbers else (MAX_REPEATED, SEPARATE)
     may_repeat = (weights == 1.0).all() or (weights.sum() <= limit and (weights % 1.0 == 0).all())
-    if may_repeat and groups.are_separate(least):
+    if may_repeat and _are_separate(family, codes, totals, least):
         rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
         return replace(_taken(table, rows, scheduler), weights=None)
-    family, weights, places = groups.family, groups.weight, groups.place
-    if (weights == 1.0).all():
+    if (totals == 1.0).all():
         return replace(_taken(table, np.sort(places)), weights=None)
     if table.origin is not None:
         _, early, inverse = np.unique(table.origin[places], return_index=True, return_inverse=True)
         family = early[inverse]
     if table.X.size > MAX_VALUES:
         by_place = np.argsort(places)
-        places, weights, family = places[by_place], weights[by_place], family[by_place]
-    return replace(_taken(table, places, scheduler), weights=weights, origin=family)
+        places, totals, family = places[by_place], totals[by_place], family[by_place]
+    return replace(_taken(table, places, scheduler), weights=totals, origin=family)
 
 
 def _has_copies(table: Table, scheduler: Any) -> bool:
     """Return whether some rows may have the same inputs; this is much faster than `_groups`."""
-    inputs: Any = table.X
-    each = compute_each(hashes_of_rows, inputs.to_delayed().ravel(), scheduler=scheduler)
+    each = compute_each(hashes_of_rows, table.X.to_delayed().ravel(), scheduler=scheduler)
     hashes = np.sort(np.concatenate(each))
     return bool((hashes[1:] == hashes[:-1]).any())
 
 
-class Groups(NamedTuple):
-    """Groups of rows with the same inputs and label, sorted by a digest of the inputs.
+def _are_separate(family: Integers, codes: Integers, counts: Doubles, least: float) -> bool:
+    """Return whether rows with the same inputs are separate observations, given their groups.
 
-    Attributes
-    ----------
-    family, code : Integers (g,)
-        Number of the inputs of each group, and of its label.
-    weight : Doubles (g,)
-        Sum of its weights.
-    place : Integers (g,)
-        Its first row.
+    They are then at least half of all rows, and their labels differ at least `least` times as often
+    as those of any rows.
     """
-
-    family: Integers
-    code: Integers
-    weight: Doubles
-    place: Integers
-
-    def are_separate(self, least: float) -> bool:
-        """Return whether rows with the same inputs are separate observations, given whole weights.
-
-        They are then at least half of all rows, and their labels differ at least `least` times as
-        often as those of any rows.
-        """
-        count = self.weight
-        size = np.bincount(self.family, count)
-        alike = np.bincount(self.family, count * (count - 1.0))
-        several = size > 1.0
-        if size[several].sum() < 0.5 * size.sum():
-            return False
-        agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
-        by_chance = np.square(np.bincount(self.code, count) / count.sum()).sum()
-        return bool(by_chance < 1.0 and 1.0 - agreement >= least * (1.0 - by_chance))
+    size = np.bincount(family, counts)
+    alike = np.bincount(family, counts * (counts - 1.0))
+    several = size > 1.0
+    if size[several].sum() < 0.5 * size.sum():
+        return False
+    agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
+    by_chance = np.square(np.bincount(codes, counts) / counts.sum()).sum()
+    return bool(by_chance < 1.0 and 1.0 - agreement >= least * (1.0 - by_chance))
 
 
-def _groups(table: Table, weights: Doubles, scheduler: Any) -> Groups:
-    """Group the rows of a table."""
-    inputs: Any = table.X
-    each = compute_each(_digests, inputs.to_delayed().ravel(), scheduler=scheduler)
-    codes, digests = _label_codes(table), np.concatenate(each)
+def _groups(
+    table: Table, weights: Doubles, scheduler: Any
+) -> tuple[Integers, Integers, Doubles, Integers]:
+    """Return the groups of rows with the same inputs and label, sorted by a digest of the inputs.
+
+    They are described by the numbers of their inputs and of their labels, the sums of their
+    weights, and their first rows, (g,) each.
+    """
+    each = compute_each(_digests, table.X.to_delayed().ravel(), scheduler=scheduler)
+    digests, labels = np.concatenate(each), tidy_labels(table.y, table.source)
+    if labels.dtype.kind == "O":
+        labels = np.array([str(label) for label in labels.tolist()])
+    codes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     order = np.lexsort((weights, codes, digests[:, 1], digests[:, 0]))
     other_inputs = np.ones(len(order), dtype=bool)
     other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
     first = np.flatnonzero(other_inputs | (np.diff(codes[order], prepend=-1) != 0))
-    return Groups(
+    return (
         np.cumsum(other_inputs)[first] - 1,
         codes[order[first]],
         np.add.reduceat(weights[order], first),
@@ -303,8 +290,7 @@ def _taken(table: Table, rows: Integers, scheduler: Any = None) -> Table:
     """Return some rows of a table, without weights but with their row numbers in the source."""
     if np.array_equal(rows, np.arange(len(table.X))):
         return table
-    X: Any = table.X
-    ordered = bool((np.diff(rows) >= 0).all())
+    X, ordered = table.X, bool((np.diff(rows) >= 0).all())
     return replace(
         table,
         X=X[rows] if ordered else from_memory(X.compute(scheduler=scheduler)[rows], table.source),
@@ -313,14 +299,6 @@ def _taken(table: Table, rows: Integers, scheduler: Any = None) -> Table:
         weights=None,
         rows=rows if table.rows is None else table.rows[rows],
     )
-
-
-def _label_codes(table: Table) -> Integers:
-    """Return an integer for each label, the same for equal labels, (n,)."""
-    labels = tidy_labels(table.y, table.source)
-    if labels.dtype.kind == "O":
-        labels = np.array([str(label) for label in labels.tolist()])
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def _digests(block: NDArray[Any]) -> NDArray[np.uint64]:

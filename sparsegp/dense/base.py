@@ -24,7 +24,7 @@ from sparsegp.likelihoods import Likelihood
 from sparsegp.likelihoods.parse import parse as parse_likelihood
 from sparsegp.registry import Registry
 from sparsegp.state import from_arrays
-from sparsegp.texts import read
+from sparsegp.texts import Member, read
 from sparsegp.types import Doubles
 
 P = TypeVar("P")
@@ -233,19 +233,16 @@ class Iterative(ABC, Generic[P]):
         return state
 
 
+METHODS: Registry[type["Method"]] = Registry("method")
+
+
 @dataclass(frozen=True)
-class Method(Checked, Iterative[Problem]):
+class Method(Checked, Member, Iterative[Problem]):
     """An inference method that uses all rows; its fields are options: numbers, words or flags."""
 
-    name: ClassVar[str] = ""
+    family: ClassVar[Registry[Any]] = METHODS
     likelihoods: ClassVar[tuple[str, ...]] = ()
     """Names of the supported ones; the first that suits the number of classes is the default."""
-
-    def __init_subclass__(cls, name: str = "", **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if name:
-            cls.name = name
-            METHODS.register(name)(cls)
 
     def __str__(self) -> str:  # `parse_method` reads it; it is part of reports
         pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
@@ -294,9 +291,6 @@ class Method(Checked, Iterative[Problem]):
         `likelihood` is a name; if empty, that of the default likelihood.
         """
         return 5 * n_kernels + 3
-
-
-METHODS: Registry[type[Method]] = Registry("method")
 
 
 def parse_method(text: str) -> Method:

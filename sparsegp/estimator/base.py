@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparsegp.data import Table, as_table, effective_rows, encode, encode_with
+from sparsegp.data import as_table, effective_rows, encode, encode_with
 from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.estimator.parameters import (
     n_threads,
@@ -130,14 +130,17 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         """
         client = self._find_client(X)
         with dask_context(X, self.client):
-            X, y = training_data(self, X, y, numeric=self._task == "regression")
+            X, y = training_data(self, X, y)
             table = as_table(X, y, sample_weight)
             labels = y if table.weights is None else y[table.weights > 0.0]
             classes = self._find_classes(labels if known is None else known)
             if known is not None:
                 table = replace(table, classes=encode(classes, "classes")[0])
             settings = self._settings(table.most_rows, len(classes))
-            model = self._train(table, settings, client)
+            out, verbose = self.checkpoint_dir, self.verbose > 0
+            run: dict[str, Any] = {"out": out, "resume": self.resume, "verbose": verbose}
+            with self._interrupt_as_ctrl_c():
+                model = train(table, runtime=self._runtime(client), **run, **settings.to_json())
         return self._set_fitted(model, classes, client)
 
     def _find_classes(self, y: Labels) -> Labels:
@@ -155,15 +158,6 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         named = {**self._fixed, **named_settings(self)}
         settings = self._settings_type.given(task=self._task, **named)
         return settings if isinstance(settings, DenseSettings) else settings.for_rows(n)
-
-    def _train(self, table: Table, settings: TrainSettings | DenseSettings, client: Any) -> Model:
-        run: dict[str, Any] = {
-            "out": self.checkpoint_dir,
-            "resume": self.resume,
-            "verbose": self.verbose > 0,
-        }
-        with self._interrupt_as_ctrl_c():
-            return train(table, runtime=self._runtime(client), **run, **settings.to_json())
 
     @contextmanager
     def _interrupt_as_ctrl_c(self) -> Iterator[None]:
@@ -353,13 +347,13 @@ class SparseEstimator(GPEstimator):
 
     def _update(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Update the model with new rows only; the active set grows up to `n_active`."""
-        client, numeric = self._find_client(X), self._task == "regression"
+        client = self._find_client(X)
         with dask_context(X, self.client), self._interrupt_as_ctrl_c():
-            X, y = training_data(self, X, y, numeric, reset=False)
+            X, y = training_data(self, X, y, reset=False)
             table = as_table(X, y, sample_weight)
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
             known = table.encoded_for(self.model_)
-            n_new = len(effective_rows(known, of_numbers=numeric).X)
+            n_new = len(effective_rows(known, of_numbers=self.model_.is_regression).X)
             size = max(self.n_active_, min(wanted, self.n_active_ + n_new))
             model = update(self.model_, table, n_active=size, runtime=self._runtime(client))
         return self._set_fitted(model, getattr(self, "classes_", np.empty(0)), client)

@@ -29,18 +29,13 @@ def to_memory(values: Any) -> Any:
 
 def dask_context(X: Any, client: Any) -> AbstractContextManager[Any]:
     """Return the context in which dask computes X: that of the client, if any."""
-    if client is None or not is_lazy(X):
-        return nullcontext()
-    context: AbstractContextManager[Any] = client.as_current()
-    return context
+    return nullcontext() if client is None or not is_lazy(X) else client.as_current()
 
 
-def training_data(
-    estimator: Any, X: Any, y: Any, numeric: bool = False, reset: bool = True
-) -> tuple[Any, Any]:
+def training_data(estimator: Any, X: Any, y: Any, reset: bool = True) -> tuple[Any, Any]:
     """Validate rows and labels, and record on the estimator what later rows must match.
 
-    Labels must be numbers if `numeric`. Without `reset` the columns must match those of the
+    Labels of a regression must be numbers. Without `reset` the columns must match those of the
     previous fit.
 
     Returns
@@ -54,6 +49,7 @@ def training_data(
         If they are unusable. Values of a dask collection are checked when computed.
     """
     refuse_masks(X, y)
+    numeric = estimator._task == "regression"
     if not (is_lazy(X) or is_frame(X)):
         how: dict[str, Any] = {"y_numeric": numeric, "accept_sparse": SPARSE, "reset": reset}
         X, y = validate_data(estimator, X, to_memory(y), **how)

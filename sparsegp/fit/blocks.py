@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -33,10 +33,7 @@ from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
-from sparsegp.types import Booleans, Doubles, Integers
-
-if TYPE_CHECKING:
-    import dask.array as da
+from sparsegp.types import Booleans, DaskArray, Doubles, Integers
 
 
 BLOCK_ROWS = Setting("block_rows", int, None, optional=True, least=1)
@@ -183,7 +180,7 @@ class SparseRun(Run[SparseModel]):
 
     def _parts(
         self,
-        X: "da.Array",
+        X: DaskArray,
         target: Any,
         validation: Booleans | None = None,
         weights: Doubles | None = None,
@@ -326,7 +323,7 @@ class SparseRun(Run[SparseModel]):
 
     # -- dask arrays, with one chunk per row block -------------------------------------------------
 
-    def stub(self, process: int = 0) -> "da.Array":
+    def stub(self, process: int = 0) -> DaskArray:
         """Return the stub matrix (d, n) of a process.
 
         Values for candidates that were dropped (`stub_entries`) are NaN, here and in `means` and
@@ -334,17 +331,17 @@ class SparseRun(Run[SparseModel]):
         """
         return self._as_dask("stub", len(self.active), self.precision, process)
 
-    def means(self) -> "da.Array":
+    def means(self) -> DaskArray:
         """Return the latent means (n, K)."""
         return self._as_dask("mean", self.block_settings.n_latent)
 
-    def variances(self) -> "da.Array":
+    def variances(self) -> DaskArray:
         """Return the latent variances (n, C)."""
         return self._as_dask("variance", len(self.block_settings.kernels))
 
     def _as_dask(
         self, name: str, width: int, dtype: Any = np.float64, process: int = 0
-    ) -> "da.Array":
+    ) -> DaskArray:
         """Return an array of the blocks as a dask array, (n, width), or (width, n) for a stub.
 
         It asks this runtime for the blocks, so it must be computed in this process, by dask's

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -230,17 +230,12 @@ def choose_scaling(
     """Compute the scaling of the training rows by a rule."""
 
     def draw() -> Floats:
-        rng, X = np.random.default_rng([settings.seed, summary.n]), cast("Any", train.X)
+        rng = np.random.default_rng([settings.seed, summary.n])
         rows = np.sort(rng.permutation(summary.n)[:DRAWN_ROWS])
-        return np.asarray(X[rows].compute(scheduler=scheduler))
+        return np.asarray(train.X[rows].compute(scheduler=scheduler))
 
     kept = None if train.encoding is None else train.encoding.indicates
     return scaling_for(rule, summary, draw, kept)
-
-
-def unscaled(p: int, mixing: Doubles | None = None) -> Scaling:
-    """Return the scaling that leaves p columns unchanged, but for a metric that mixes them."""
-    return Scaling(np.zeros(p), np.ones(p), "none", mixing=mixing)
 
 
 def choose_validation_rows(

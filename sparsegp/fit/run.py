@@ -203,7 +203,7 @@ class Run(ABC, Generic[R]):
         """Return the model of a finished run; raise SettingsError if its rows differ."""
         model = Model.load(store.model_path)
         train = self.data.train
-        some: Any = train.X[train.places(np.unique(model.rows))]
+        some = train.X[train.places(np.unique(model.rows))]
         if not model.holds(some.compute(scheduler=self.runtime.scheduler())):
             raise SettingsError(
                 f"{store.folder} holds a run with other data: active rows differ; give those, or "

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data import Numbers, Summary, Table
+from sparsegp.data import Numbers, Summary, Table, unscaled
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.learning import learn
-from sparsegp.fit.prepare import Prepared, unscaled
+from sparsegp.fit.prepare import Prepared
 from sparsegp.learning.metric import MAX_METRIC_COLUMNS, NONE, Metric, Part, learn_mixing
 from sparsegp.likelihoods import Gaussian
 from sparsegp.math.quantiles import Quantiles
@@ -259,7 +259,7 @@ def fit_rows(
     n, p = X.shape
     none = np.zeros(p)
     data = Prepared(
-        train=Table(X, None, "", weights=weights),  # type: ignore[arg-type] # in memory, and scaled
+        train=Table(X, None, "", weights=weights),  # in memory, and scaled
         classes=classes,
         target=target,
         summary=Summary(n, p, none, none, none, X.var(axis=0, dtype=np.float64), whole=False),

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import Scaling
+from sparsegp.data import Scaling, unscaled
 from sparsegp.errors import DataError, NumericalError, SettingsError
-from sparsegp.fit.prepare import Prepared, rank_in_class, unscaled
+from sparsegp.fit.prepare import Prepared, rank_in_class
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
 from sparsegp.learning.by_column import TOLERANCE, learn_by_column, with_ard
@@ -143,7 +143,7 @@ def draw_sample(
         last = slice(-min(n, most + MAX_HELD_OUT), None)
         order, family = order[last], family[last]
     wanted = np.sort(order)
-    X: Any = data.train.X
+    X = data.train.X
     rows = np.asarray(X[wanted].compute(scheduler=scheduler))[np.searchsorted(wanted, order)]
     parts = SEARCH_FOLDS if n < MIN_ROWS_FOR_HELD_OUT else parts
     weights = None if data.train.weights is None else data.train.weights[order]

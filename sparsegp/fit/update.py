@@ -198,10 +198,8 @@ def _curvature(model: SparseModel, data: Prepared, seed: int, runtime: Runtime) 
         return 1.0
     n, X = data.summary.n, data.train.X
     rows = np.sort(np.random.default_rng([seed, n]).permutation(n)[:MAX_DRAWN])
-    some: Any = X[rows]
-    mean, _ = model.posterior.latent(
-        model.scaling.apply(some.compute(scheduler=runtime.scheduler()))
-    )
+    some = X[rows].compute(scheduler=runtime.scheduler())
+    mean, _ = model.posterior.latent(model.scaling.apply(some))
     return mean_curvature(model.likelihood, mean, data.target[rows])
 
 
@@ -251,7 +249,7 @@ def _joined(old: Table, new: Table) -> Table:
     weighted = old.weights is not None or new.weights is not None
     return replace(
         old,
-        X=da.concatenate(inputs),  # type: ignore[no-untyped-call]
+        X=da.concatenate(inputs),
         y=np.concatenate([table.y for table in (old, new) if table.y is not None]),
         weights=np.concatenate(weights) if weighted else None,
         origin=_numbers(old, new, "origin"),

@@ -17,12 +17,15 @@ import numpy as np
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.kernels.pair import Pair
 from sparsegp.registry import Registry
-from sparsegp.texts import text_of
+from sparsegp.texts import Member
 from sparsegp.types import Doubles, Floats
+
+KERNELS: Registry[type["Kernel"]] = Registry("kernel")
+"""Kernel classes by the names used in texts."""
 
 
 @dataclass(frozen=True)
-class Kernel(ABC):
+class Kernel(Member, ABC):
     """A positive semidefinite covariance function k(x, z).
 
     A subclass is a frozen dataclass whose fields are the parameters in the order of the text:
@@ -31,9 +34,7 @@ class Kernel(ABC):
     implements get checked inputs of one precision.
     """
 
-    name: ClassVar[str] = ""
-    variadic: ClassVar[bool] = False
-    """True if the last field is a tuple of length scales, which the text spells out."""
+    family: ClassVar[Registry[Any]] = KERNELS
     n_fixed: ClassVar[int] = 0
     """Number of leading fields that are not learnt."""
     n_distances: ClassVar[int] = 0
@@ -43,12 +44,6 @@ class Kernel(ABC):
     supports_ard: ClassVar[bool] = False
     """Whether the kernel can have a length scale for every column."""
     __array_ufunc__: ClassVar[None] = None  # so that numpy scalars defer `+` and `*` to the kernel
-
-    def __init_subclass__(cls, name: str = "", **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if name:
-            cls.name = name
-            KERNELS.register(name)(cls)
 
     @abstractmethod
     def _matrix(self, pair: Pair) -> Floats:
@@ -319,9 +314,6 @@ class Kernel(ABC):
     def __rmul__(self, other: object) -> "Kernel":
         return OPERATIONS["*"](other, self)
 
-    def __str__(self) -> str:
-        return text_of(self)
-
     def to_json(self) -> str:
         """Return the text."""
         return str(self)
@@ -333,9 +325,6 @@ class Kernel(ABC):
 
         return parse(text)
 
-
-KERNELS: Registry[type[Kernel]] = Registry("kernel")
-"""Kernel classes by the names used in texts."""
 
 OPERATIONS: Registry[Callable[[object, object], Kernel]] = Registry("operation")
 """Functions behind the operators, for two kernels or a kernel and a number; see algebra.py."""

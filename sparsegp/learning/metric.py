@@ -17,14 +17,14 @@ factor c preserves the sum of the column variances, which determines the length 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sparsegp.fields import Checked, setting
 from sparsegp.kernels import Kernel
 from sparsegp.registry import Registry
-from sparsegp.texts import read
+from sparsegp.texts import Member, read
 from sparsegp.types import Doubles, Floats
 
 NONE = "none"
@@ -44,15 +44,14 @@ Part = tuple[Kernel, Doubles, Doubles]
 """Latent means f_c(x) = sum_i w_ic k(x, u_i): kernel, active rows (d, p) and weights (d, R)."""
 
 
-@METRICS.register(FULL)
 @dataclass(frozen=True)
-class Metric(Checked):
+class Metric(Checked, Member, name=FULL):
     """Settings for learning a metric, as text ``full`` or ``full(rounds=2, power=0.4)``."""
 
     rounds: int = setting(3, "Fits from whose gradients the metric is taken.", least=1, most=20)
     power: float = setting(0.5, "s, the power of G.", least=0, most=1)
 
-    name: ClassVar[str] = FULL
+    family: ClassVar[Registry[Any]] = METRICS
 
     @classmethod
     def of(cls, text: str) -> "Metric | None":

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.fields import check
+from sparsegp.fields import Checked
 from sparsegp.math.gaussian_quadrature import line_moments, product_moments
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.registry import Registry
-from sparsegp.texts import build, text_of
+from sparsegp.texts import Member, build
 from sparsegp.types import Doubles, Floats, Integers
 
 DIFFERENCE = 1e-5
@@ -44,8 +44,11 @@ class Moments:
     curvature: Doubles
 
 
+LIKELIHOODS: Registry[type["Likelihood"]] = Registry("likelihood")
+
+
 @dataclass(frozen=True)
-class Likelihood(ABC):
+class Likelihood(Checked, Member, ABC):
     """p(y|u) for a label y and R latent values u.
 
     A subclass is a frozen dataclass; ``class Probit(Likelihood, name="probit")`` registers it in
@@ -54,7 +57,7 @@ class Likelihood(ABC):
     with. Variances are positive; `log_z` also accepts zero.
     """
 
-    name: ClassVar[str] = ""
+    family: ClassVar[Registry[Any]] = LIKELIHOODS
     log_concave: ClassVar[bool] = True
     """Whether log p(y|u) is concave in u, so that no site has a negative precision."""
     numeric: ClassVar[bool] = False
@@ -69,19 +72,8 @@ class Likelihood(ABC):
     shared variance s is log Z for the means m / sqrt(1 + noise_precision s) without variance."""
     curvature_form: ClassVar[str] = ""
     """Form of dense/precisions.py in which `curvature` is returned; empty if there is none."""
-    variadic: ClassVar[bool] = False
-    """True if the last field is a tuple, which the text spells out."""
     has_biases: ClassVar[bool] = False
     """Whether the parameters are biases, which are added to the latent values."""
-
-    def __init_subclass__(cls, name: str = "", **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if name:
-            cls.name = name
-            LIKELIHOODS.register(name)(cls)
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @classmethod
     @abstractmethod
@@ -244,9 +236,6 @@ class Likelihood(ABC):
                 f"({', '.join(self.parameter_names)}), got an array of shape {np.shape(values)}"
             )
 
-    def __str__(self) -> str:
-        return text_of(self)
-
     def to_json(self) -> dict[str, Any]:
         """Return name and fields as plain JSON values."""
         pairs = asdict(self).items()
@@ -263,9 +252,6 @@ class Likelihood(ABC):
         """
         values = dict(data)
         return build(LIKELIHOODS[str(values.pop("name", ""))], [], values)
-
-
-LIKELIHOODS: Registry[type[Likelihood]] = Registry("likelihood")
 
 
 def require_classes(name: str, n_classes: int) -> None:

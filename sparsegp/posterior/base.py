@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import DataError
-from sparsegp.fields import check, setting
+from sparsegp.fields import Checked, setting
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.pairs import PairSet
 from sparsegp.ivm.rows import BlockSettings
@@ -116,7 +116,7 @@ def lower_covariance(kernel: Kernel, x: Doubles) -> Doubles:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Checked):
     """Calibration of latent values into probabilities.
 
     Attributes
@@ -133,9 +133,6 @@ class Calibration:
     temperature: float = setting(1.0, least=1e-6)
     variance_weight: float = setting(1.0, least=0.0)
     prior_scale: float = setting(1.0, least=0.0)
-
-    def __post_init__(self) -> None:
-        check(self)
 
     def log_probabilities(
         self, likelihood: Likelihood, mean: Doubles, variance: Doubles

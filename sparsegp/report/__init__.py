@@ -8,5 +8,6 @@ from sparsegp.report.metrics import evaluate_regression as evaluate_regression
 from sparsegp.report.metrics import evaluate_two_classes as evaluate_two_classes
 from sparsegp.report.metrics import rejecting as rejecting
 from sparsegp.report.pictures import evaluation_pictures as evaluation_pictures
+from sparsegp.report.pictures import explanation_pictures as explanation_pictures
 from sparsegp.report.progress import TerminalProgress as TerminalProgress
 from sparsegp.report.progress import progress_for as progress_for

@@ -98,8 +98,7 @@ class Evaluation:
 
 
 def _shares(some: NDArray[Any], of: NDArray[Any]) -> Doubles:
-    shares: Doubles = np.divide(some, of, out=np.full(len(of), math.nan), where=of > 0)
-    return shares
+    return np.asarray(np.divide(some, of, out=np.full(len(of), math.nan), where=of > 0))
 
 
 def evaluate(
@@ -134,14 +133,12 @@ def evaluate(
     codes, classes = np.asarray(codes), np.asarray(classes)
     probabilities, chosen, seen = np.exp(logs), logs.argmax(axis=1), codes >= 0
     right, confidence = chosen == codes, probabilities.max(axis=1)
-    own, count, of_seen = codes[seen].astype(np.int64), len(classes), None
-    if weights is not None:
-        _require_weight(weights)
-        of_seen = weights[seen]
+    own, count = codes[seen].astype(np.int64), len(classes)
+    of_seen = None if weights is None else weights[seen]
     pairs = np.bincount(own * count + chosen[seen], of_seen, minlength=count**2)
     nlpp = brier = math.nan
     if len(own) and (of_seen is None or of_seen.any()):
-        nlpp = -_mean(np.take_along_axis(logs[seen], own[:, np.newaxis], axis=1)[:, 0], of_seen)
+        nlpp = -_mean(logs[seen, own], of_seen)
         squares = np.square(probabilities[seen] - np.eye(count)[own]).sum(axis=1)
         brier = _mean(squares, of_seen)
     return Evaluation(
@@ -161,12 +158,12 @@ def evaluate(
 
 
 def _mean(values: Any, weights: Doubles | None) -> float:
-    return float(np.average(values, weights=weights))
-
-
-def _require_weight(weights: Doubles) -> None:
-    if not weights.any():
-        raise DataError("an evaluation needs a row of weight above zero; all weigh nothing")
+    try:
+        return float(np.average(values, weights=weights))
+    except ZeroDivisionError:
+        raise DataError(
+            "an evaluation needs a row of weight above zero; all weigh nothing"
+        ) from None
 
 
 def reliability(
@@ -364,8 +361,6 @@ def evaluate_regression(
     """
     if not len(y):
         raise DataError("an evaluation needs at least one row; got none")
-    if weights is not None:
-        _require_weight(weights)
     spread, mse = np.sqrt(variance), _mean(np.square(y - mean), weights)
     total = _mean(np.square(y - _mean(y, weights)), weights)
     return RegressionEvaluation(

@@ -1,19 +1,24 @@
-"""Plots of an evaluation; they need matplotlib, the extra ``plot``."""
+"""Plots of an evaluation, and of explanations; they need matplotlib, the extra ``plot``."""
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsegp.errors import SettingsError, visible
+from sparsegp.data.virtual import image_shape
+from sparsegp.errors import SettingsError, short, visible
 from sparsegp.report.metrics import Evaluation, TwoClasses, rejecting, reliability
 from sparsegp.store import store_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from sparsegp.model import Model
+    from sparsegp.model.explain import Explanation
 
 Draw = Callable[["Figure"], None]
 """Draws a plot into a figure."""
@@ -75,10 +80,38 @@ def evaluation_pictures(
     if two is not None and np.isfinite(two.auc):
         draw["roc"] = partial(_roc, two=two)
         draw["precision-recall"] = partial(_precision_recall, two=two)
-    return draw_all(draw, folder, title)
+    return _draw_all(draw, folder, title)
 
 
-def draw_all(
+def explanation_pictures(
+    model: "Model",
+    explanations: Mapping[int, "Explanation"],
+    X: Any,
+    image: tuple[int, int] | None,
+    folder: str | os.PathLike[str],
+) -> list[Path]:
+    """Plot explanations of images X (n, p), by row number, as row-<number>.png and .svg.
+
+    `image` is their height and width, by default square.
+
+    Raises
+    ------
+    SettingsError
+        If rows are not such images, or matplotlib is not installed.
+    StoreError
+        If a file cannot be written.
+    """
+    shape, unmixed = image_shape(model.n_features, image), replace(model.scaling, mixing=None)
+    own = unmixed.apply(np.asarray(X)).reshape(-1, *shape)
+    active = model.rows_unmixed.reshape(-1, *shape)
+    draw = {
+        f"row-{number}": partial(_explanation, own=row, active=active, explanation=each)
+        for (number, each), row in zip(explanations.items(), own, strict=True)
+    }
+    return _draw_all(draw, folder)
+
+
+def _draw_all(
     draw: Mapping[str, Draw], folder: str | os.PathLike[str], title: str = ""
 ) -> list[Path]:
     """Draw plots, given by name, as .png and .svg files; see `evaluation_pictures`."""
@@ -113,8 +146,7 @@ def _relevances(figure: "Figure", shares: Mapping[str, float]) -> None:
 
 def plain(name: str, longest: int = LONGEST_NAME) -> str:
     """Return a name that matplotlib does not take for a formula, shortened to fit an axis."""
-    text = visible(name)
-    return (text if len(text) <= longest else f"{text[: longest - 3]}...").replace("$", r"\$")
+    return short(visible(name), longest).replace("$", r"\$")
 
 
 def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
@@ -210,3 +242,23 @@ def _precision_recall(figure: "Figure", two: TwoClasses) -> None:
     axes.set(xlabel="recall, %", ylabel="precision, %", ylim=(0, 101))
     about = f"positive: {two.positive}; average precision {two.average_precision:.4f}"
     axes.set_title(plain(about, LONGEST_TITLE), fontsize="medium")
+
+
+def _explanation(figure: "Figure", own: Any, active: Any, explanation: "Explanation") -> None:
+    """Plot a row and its supporting rows; below, the effects of its pixels and opposing rows."""
+    each, effects = explanation, explanation.effects.reshape(own.shape)
+    width = 1 + max(len(each.supporting), len(each.opposing))
+    figure.set_size_inches(1.5 * width, 3.8)
+    panels = figure.subplots(2, width, squeeze=False)
+    for axes in panels.flat:
+        axes.set_axis_off()
+    grey = {"cmap": "gray_r", "vmin": float(active.min()), "vmax": float(active.max())}
+    largest = float(np.abs(effects).max()) or 1.0
+    panels[0, 0].imshow(own, **grey)
+    panels[0, 0].set_title(plain(f"{each.predicted}: {each.probability:.3f}"))
+    panels[1, 0].imshow(effects, cmap="RdBu", vmin=-largest, vmax=largest)
+    panels[1, 0].set_title(plain(f"not {each.rival}: {each.rival_probability:.3f}"))
+    for line, terms in zip(panels, (each.supporting, each.opposing), strict=True):
+        for axes, term in zip(line[1:], terms, strict=False):
+            axes.imshow(active[term.place], **grey)
+            axes.set_title(plain(f"{term.label}: {term.contribution:+.2f}"))

@@ -19,7 +19,6 @@ from sparsegp.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress as RichProgress
 
 MIN_BESIDE = 86
 """Number of characters of a line that are kept for texts and numbers next to the bar."""
@@ -76,7 +75,7 @@ class TerminalProgress(Progress):
         if self._stream is None and _is_notebook():
             self._display = _NotebookBar(description, total, unit)
         elif console is not None:
-            self._display = _TerminalBar(_bar(console, total > 0), description, total, unit)
+            self._display = _TerminalBar(console, description, total, unit)
         else:
             self._display = _Lines(self._out, lambda: self._line("so far,"))
 
@@ -166,10 +165,32 @@ class _Lines:
 class _TerminalBar:
     """A bar drawn by rich."""
 
-    def __init__(self, bar: "RichProgress", description: str, total: int, unit: str) -> None:
-        self._bar, self._begun = bar, False
-        self._task = bar.add_task(description, total=total or None, unit=unit, figures="")
-        bar.start()
+    def __init__(self, console: "Console", description: str, total: int, unit: str) -> None:
+        from rich import progress as rich
+        from rich.table import Column
+
+        bar = rich.BarColumn(min(40, max(console.width - MIN_BESIDE, 5)))
+        count = rich.TextColumn("{task.completed:.0f}", markup=False)
+        left = (rich.TimeRemainingColumn(), rich.TextColumn("left"))
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        self._begun = False
+        self._bar = rich.Progress(
+            rich.TextColumn("{task.description}", markup=False),
+            rich.SpinnerColumn(),
+            *((bar, rich.MofNCompleteColumn()) if total else (count,)),
+            rich.TextColumn("{task.fields[unit]}", markup=False),
+            rich.TimeElapsedColumn(),
+            *(left if total else ()),
+            rich.TextColumn("{task.fields[figures]}", markup=False, table_column=rest),
+            console=console,
+            expand=True,
+            transient=True,
+            speed_estimate_period=SPEED_SECONDS,
+            redirect_stdout=sys.stdout.isatty(),
+            redirect_stderr=sys.stderr is console.file,
+        )
+        self._task = self._bar.add_task(description, total=total or None, unit=unit, figures="")
+        self._bar.start()
 
     def show(self, done: int, figures: str) -> None:
         if not self._begun:
@@ -232,31 +253,6 @@ def _console(stream: TextIO) -> "Console | None":
 
     console = Console(file=stream)
     return console if console.is_terminal and console.is_interactive else None
-
-
-def _bar(console: "Console", has_end: bool) -> "RichProgress":
-    from rich import progress as rich
-    from rich.table import Column
-
-    bar = rich.BarColumn(min(40, max(console.width - MIN_BESIDE, 5)))
-    count = rich.TextColumn("{task.completed:.0f}", markup=False)
-    left = (rich.TimeRemainingColumn(), rich.TextColumn("left"))
-    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-    return rich.Progress(
-        rich.TextColumn("{task.description}", markup=False),
-        rich.SpinnerColumn(),
-        *((bar, rich.MofNCompleteColumn()) if has_end else (count,)),
-        rich.TextColumn("{task.fields[unit]}", markup=False),
-        rich.TimeElapsedColumn(),
-        *(left if has_end else ()),
-        rich.TextColumn("{task.fields[figures]}", markup=False, table_column=rest),
-        console=console,
-        expand=True,
-        transient=True,
-        speed_estimate_period=SPEED_SECONDS,
-        redirect_stdout=sys.stdout.isatty(),
-        redirect_stderr=sys.stderr is console.file,
-    )
 
 
 def in_words(figures: Mapping[str, float | str]) -> str:

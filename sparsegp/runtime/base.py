@@ -142,7 +142,7 @@ def pack_inputs(inputs: Inputs) -> Inputs:
     lazy = _lazy(inputs)
     if not lazy or _is_persisted(lazy):  # culling a graph loses its references to such data
         return inputs
-    return inputs | dict(zip(lazy, optimize(*lazy.values()), strict=True))  # type: ignore[no-untyped-call]
+    return inputs | dict(zip(lazy, optimize(*lazy.values()), strict=True))
 
 
 def compute_inputs(inputs: Inputs) -> Inputs:
@@ -182,4 +182,4 @@ def _is_persisted(lazy: dict[str, Any]) -> bool:
         return False
     from distributed import futures_of  # noqa: PLC0415
 
-    return bool(futures_of(list(lazy.values())))  # type: ignore[no-untyped-call]
+    return bool(futures_of(list(lazy.values())))

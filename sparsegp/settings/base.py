@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sparsegp.errors import SettingsError, quoted
-from sparsegp.fields import Checked, declared, setting
+from sparsegp.fields import Checked, declared, refuse_unknown, setting
 
 if TYPE_CHECKING:
     from sparsegp.kernels import Kernel
@@ -37,6 +37,9 @@ AUTO = "auto"
 @dataclass(frozen=True)
 class Settings(Checked):
     """Settings common to all runs; values are checked one by one, then for conflicts."""
+
+    OWNER: ClassVar[str]
+    """Owner of the settings, for the message about unknown names."""
 
     kernel: str | None = setting("10*rbf", KERNEL)
     kernel_per_class: bool = setting(
@@ -144,7 +147,9 @@ class Settings(Checked):
         """
         if task not in (None, "classification", "regression"):
             raise SettingsError(f"task must be classification or regression, got {quoted(task)}")
-        settings = cls.from_json(cls._completed(task, named))
+        named = cls._completed(task, named)
+        refuse_unknown(named, declared(cls), cls.OWNER)
+        settings = cls(**named)
         if task is not None and (task == "regression") != settings.is_regression:
             likelihood = settings.likelihood or settings.likelihood_spec.family.name
             raise SettingsError(f"likelihood={likelihood} is not for task={task}; use another")

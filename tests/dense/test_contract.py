@@ -214,8 +214,8 @@ def test_texts(method: str) -> None:
     with pytest.raises(SettingsError, match=rf"cannot read method '{method}\(1, .* takes at most"):
         parse_method(f"{method}({'1, ' * 12})")
     assert str(parse_method("ep( damping=0.5)")) == "ep(damping=0.5)"
-    assert parse_method("ep('parallel', damping=0.5)") == METHODS["ep"].from_json(
-        {"schedule": "parallel", "damping": 0.5}
+    assert parse_method("ep('parallel', damping=0.5)") == METHODS["ep"](
+        schedule="parallel", damping=0.5
     )
 
 

@@ -93,7 +93,7 @@ def test_settings_start_from_the_numbers() -> None:
     settings = TrainSettings.given(task="regression", likelihood="gaussian(0.02)")
     assert settings.is_regression
     assert settings.start_likelihood(0) == Gaussian(0.02)
-    assert TrainSettings.from_json(settings.to_json()) == settings
+    assert TrainSettings.given(**settings.to_json()) == settings
 
 
 @pytest.mark.parametrize(

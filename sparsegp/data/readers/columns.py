@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,14 +12,8 @@ from sparsegp.data.frames import UNNAMED, Frame, Where, by_row, column_places, l
 from sparsegp.data.labels import tidy_labels
 from sparsegp.data.table import Table, table_from_frame
 from sparsegp.errors import DataError, quoted
-from sparsegp.lists import pairs_in, words_in
+from sparsegp.lists import pairs_in, plural, words_in
 from sparsegp.types import Booleans, Labels
-
-LabelColumn: TypeAlias = str | int | None
-"""A column's name, its number counted from 0 (negative: from the end), or None for the last one."""
-
-Names: TypeAlias = tuple[str, ...] | None
-"""Names of the input columns of a model, if it has any."""
 
 GIVEN = (
     *("label_column", "kinds", "drop", "id_column", "header", "delimiter", "decimal"),
@@ -81,7 +75,7 @@ class Columns:
         If a kind is unknown.
     """
 
-    label_column: LabelColumn = None
+    label_column: str | int | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     drop: Sequence[str] = ()
     id_column: str | None = None
@@ -91,7 +85,7 @@ class Columns:
     encoding: str | None = None
     missing: Sequence[str] = ()
     n_features: int | None = None
-    names: Names = None
+    names: tuple[str, ...] | None = None
     labels: bool = True
     known: str | None = None
     known_id: str | None = None
@@ -173,7 +167,7 @@ class Places(NamedTuple):
     id: int | None
     kinds: dict[int, str]
     named: bool
-    known: Names = None
+    known: tuple[str, ...] | None = None
 
     @property
     def others(self) -> list[int]:
@@ -232,7 +226,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     else:
         inputs = [each for each in rest if each != label]
     if not inputs:
-        count = f"{len(names)} column{'s' if len(names) > 1 else ''}"
+        count = plural(len(names), "column")
         more = "; if it has more, give their `delimiter`" if len(names) == 1 else ""
         raise DataError(f"{source} has {count}, and none is left as an input{more}")
     found = Places(inputs, label if columns.labels else None, ids, {}, named, columns.names)

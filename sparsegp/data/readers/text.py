@@ -29,6 +29,7 @@ from sparsegp.data.readers.layout import (
 from sparsegp.data.storage import require_memory
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError, quoted
+from sparsegp.lists import plural
 
 logger = logging.getLogger(__name__)
 
@@ -200,10 +201,9 @@ class Text:
         width = self.layout.width
         for line, fields in self._rows():
             if len(fields) != width:
-                count = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
                 raise DataError(
-                    f"{self.name}, line {line} has {count}; {width} are expected, as in the first "
-                    "line"
+                    f"{self.name}, line {line} has {plural(len(fields), 'field')}; {width} are "
+                    "expected, as in the first line"
                 )
 
     def labels(self, place: int, texts: Any, is_id: bool) -> Any:
