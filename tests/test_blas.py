@@ -5,12 +5,10 @@ without AVX-512, whose products differ in their last bits with the number of thr
 """
 
 import os
-import subprocess
-import sys
 
 import pytest
 
-from tests import processes
+from tests.processes import environment, run_python
 
 COUNT = """
 import threadpoolctl
@@ -25,13 +23,8 @@ X, y = (rows[:900] for rows in load_digits(return_X_y=True))
 
 
 def run(*script: str) -> None:
-    environment = {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "2"}
-    subprocess.run(
-        [sys.executable, "-c", "".join(script)],
-        env=processes.environment() | environment,
-        check=True,
-        timeout=120,
-    )
+    names = {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "2"}
+    run_python("-c", "".join(script), env=environment() | names, timeout=120)
 
 
 def test_lazy_predictions_are_the_eager_ones() -> None:

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparsegp.interrupt import StoppedAtOnce, StopRequest
+from tests.processes import run_python
 
 
 def test_stop_requests_inside_one_another_share_the_request() -> None:
@@ -45,14 +44,10 @@ def test_no_handler_of_errors_swallows_a_stop_at_once() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_an_import_does_not_swallow_a_stop_at_once(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_an_import_does_not_swallow_a_stop_at_once(tmp_path: Path) -> None:
     """As modules do that try one import after the other."""
     swallows = "try:\n    os.kill(os.getpid(), signal.SIGTERM)\nexcept BaseException:\n    pass\n"
     (tmp_path / "tries.py").write_text(f"import os, signal\n{swallows}")
     script = "with StopRequest(at_once='run it again'): import tries"
-    command = [sys.executable, "-c", f"from sparsegp.interrupt import StopRequest\n{script}"]
-    how = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
-    done = subprocess.run(command, check=False, **how)
-    assert (done.returncode, done.stderr) == (75, "stopped by SIGTERM; run it again\n")
+    words = "-c", f"from sparsegp.interrupt import StopRequest\n{script}"
+    assert run_python(*words, code=75, cwd=tmp_path).stderr == "stopped by SIGTERM; run it again\n"

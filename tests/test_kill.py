@@ -4,21 +4,22 @@ Half of the kills hit the driver, which is then started again with --resume; the
 process while the driver goes on. `pytest -s` tells what every kill hit, and when.
 """
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 from distributed import Client
 
+import sparsegp
+from sparsegp.data import open_dataset
 from tests.processes import KERNEL, PATIENCE, dask_cluster, environment, invoke, worker_processes
+from tests.runs import assert_same
 
 ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
@@ -33,7 +34,6 @@ RUNS: dict[str, tuple[object, ...]] = {
 }
 KILLS = int(os.environ.get("SPARSEGP_KILLS", "3"))
 """Of each run in the long tests."""
-Outcome = tuple[list[int], dict[str, np.ndarray]]
 
 
 def command(*arguments: object) -> list[str]:
@@ -46,23 +46,6 @@ def train(*arguments: object) -> float:
     begin = time.monotonic()
     subprocess.run(command(*arguments), env=environment(), timeout=300, check=True)
     return time.monotonic() - begin
-
-
-def outcome(run: Path, data: Path | str) -> Outcome:
-    """Return the active rows, and the predictions with latent means and variances."""
-    found: dict[str, Any] = json.loads(invoke("inspect", run, "--json").stdout)
-    out = run.with_suffix(".npz")
-    invoke("predict", run, data, "--out", out, "--latent")
-    with np.load(out) as arrays:
-        return found["active_rows"], dict(arrays)
-
-
-def assert_same(found: Outcome, expected: Outcome) -> None:
-    assert found[0] == expected[0]
-    assert found[1].keys() == expected[1].keys()
-    for name, array in found[1].items():
-        assert array.dtype == expected[1][name].dtype
-        assert array.tobytes() == expected[1][name].tobytes(), name
 
 
 class Driver:
@@ -133,12 +116,12 @@ def test_killed_at_any_instant(name: str, clusters: Path, tmp_path: Path) -> Non
     data = {"learnt": "toy", "tuned": "toy", "auto": "wine", "gibbs": "iris"}.get(name, clusters)
     arguments = (data, *RUNS[name], "--workers", 2)
     seconds = train(*arguments, "--out", tmp_path / "whole")
-    expected = outcome(tmp_path / "whole", data)
+    expected, X = sparsegp.load(tmp_path / "whole"), open_dataset(data).train.X.compute()
     done, runs = 0, 0
     while done < KILLS:
         run = tmp_path / f"run-{runs}"
         done += killed(run, arguments, KILLS - done, seconds, runs)
-        assert_same(outcome(run, data), expected)
+        assert_same(sparsegp.load(run), expected, X)
         assert not [path for path in run.iterdir() if path.name[0] == "."]
         runs += 1
         assert runs < 2 * KILLS
@@ -159,5 +142,5 @@ def test_scheduler_and_workers_started_by_hand(clusters: Path, tmp_path: Path) -
         invoke(*settings, *where, "--out", tmp_path / "cluster")
         assert len(client.nthreads()) == 2
         assert not any(client.has_what().values())
-    expected = outcome(tmp_path / "threads", clusters)
-    assert_same(outcome(tmp_path / "cluster", clusters), expected)
+    found, expected = (sparsegp.load(tmp_path / name) for name in ("cluster", "threads"))
+    assert_same(found, expected, open_dataset(clusters).train.X.compute())

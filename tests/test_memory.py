@@ -3,7 +3,6 @@
 import json
 import logging
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from sparsegp.memory.room import Room, check_rooms, room, shortage
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.settings import DenseSettings, TrainSettings
-from tests.processes import environment
+from tests.processes import run_python
 
 PEAKS = """
 import json, os, sys
@@ -81,8 +80,7 @@ def test_no_process_takes_more_than_its_estimate(name: str, runtime: str, tmp_pa
     script.write_text(PEAKS)
     settings = TrainSettings.given(**named)
     named = {**named, "kernel": settings.kernel}  # with a search, where that is usual
-    command = [sys.executable, script, tmp_path / "rows.zarr", runtime, json.dumps(named)]
-    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
+    done = run_python(script, tmp_path / "rows.zarr", runtime, json.dumps(named))
     driver, *workers = json.loads(done.stdout.splitlines()[-1])
     where = {"n_workers": 2} if workers else {"n_threads": 2}
     d = settings.rows_to_include(n)
@@ -233,11 +231,8 @@ def test_a_run_in_threads_is_refused_before_it_reads(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))\n"
         "main()"
     )
-    command = [sys.executable, "-c", program, "train", "rows.npz", "--n-active", "2500", "--quiet"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2, done.stderr
+    words = ("train", "rows.npz", "--n-active", 2500, "--quiet")
+    done = run_python("-c", program, *words, code=2, cwd=tmp_path)
     (line,) = done.stderr.splitlines()
     found = re.match(r"error: this run takes .* in this process, .*; what .*--n-active (\d+)", line)
     assert found is not None, line

@@ -14,7 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import dropwhile
+from itertools import chain, dropwhile
 from pathlib import Path
 from runpy import run_path
 
@@ -214,6 +214,19 @@ def test_examples(name: str, folder: Path) -> None:
         else:  # tests/runtime/test_clusters.py, Sphinx
             known = fence.language == "yaml" or fence.language.startswith("{")
             assert known, f"{where}: a block of kind {fence.language!r}"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("cluster/*/")))
+def test_commands_of_the_ready_folders(name: str) -> None:
+    """Those of this program have such options, and the files that they name are there."""
+    blocks = fences(ROOT / "cluster" / name / "README.md")
+    every = [words for each in blocks if each.language == "sh" for words in commands(each.text)]
+    own = [words for words in every if words[0] == "sparsegp"]
+    assert own
+    for words in own:
+        parse_only(words)
+    for word in chain.from_iterable(every):
+        assert not word.startswith("cluster/") or (ROOT / word).is_file(), word
 
 
 def test_contributing() -> None:

@@ -13,7 +13,7 @@ from sparsegp.errors import Interrupted, NumericalError, SettingsError, StoreErr
 from sparsegp.progress import Progress
 from sparsegp.settings import TrainSettings
 from sparsegp.store import CHECKPOINT, folder_of, read_file, write_file
-from tests.runs import KINDS, Stopper, assert_same, data_for, selected, train
+from tests.runs import KINDS, Stopper, assert_same, data_for, nlpp, selected, train
 
 Arrays = tuple[np.ndarray, np.ndarray]
 ADF: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf"}
@@ -32,16 +32,6 @@ def held_out(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     order = np.random.default_rng(1).permutation(len(X))
     some, others = order[:450], order[450:650]
     return X[some], y[some], X[others], y[others]
-
-
-def nlpp(model: sparsegp.Model, X: np.ndarray, y: np.ndarray) -> float:
-    """Return the mean negative log probability, or log density, of the labels."""
-    if model.is_regression:
-        mean, variance = model.predictive_mean_and_variance(X)
-        density = 0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
-        return float(density.mean())
-    codes = np.searchsorted(model.classes, y)
-    return float(-model.predict_log_proba(X)[np.arange(len(codes)), codes].mean())
 
 
 # -- what comes out --------------------------------------------------------------------------------
@@ -104,9 +94,6 @@ def test_state_is_shown_as_dask_arrays(digits: Arrays) -> None:
     assert_allclose(means, expected[0], atol=1e-9)
     assert_allclose(variances[:, 0], expected[1][:, 0], atol=1e-9)
     assert_allclose(variances[:, 0], 2.0 - np.square(stub).sum(axis=0), atol=1e-10)
-
-
-# -- a bound on stub entries -----------------------------------------------------------------------
 
 
 def test_the_curve_leaves_out_what_is_not_known() -> None:

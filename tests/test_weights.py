@@ -1,6 +1,5 @@
 """Weights of rows: 2 is repetition and 0 removal, in whatever order the rows come."""
 
-import json
 import re
 
 import numpy as np
@@ -16,7 +15,7 @@ from sparsegp.data import as_table, table_from_arrays
 from sparsegp.data.weights import effective_rows
 from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
 from sparsegp.interrupt import StopRequest
-from tests.processes import invoke
+from tests.processes import invoke, told
 
 N = 300
 SETTINGS = {
@@ -70,15 +69,6 @@ def test_held_out_rows_have_no_weights_and_change_nothing(digits, name):
         for test in (None, (X[220:], y[220:]))
     )
     same(beside, alone, X[220:])
-
-
-def test_weights_of_one_are_none(digits):
-    X, y, w = digits
-    same(train(X, y, sample_weight=np.ones(N)), train(X, y), X[:30])
-    kept = w > 0
-    found = train(X, y, sample_weight=kept)
-    same(found, train(X[kept], y[kept]), X[:30])
-    assert w[found.rows].min() > 0
 
 
 def test_the_objective_is_that_of_the_model(digits):
@@ -152,10 +142,8 @@ def test_a_regression_learns_from_weighted_rows():
     repeated, settings = np.repeat(np.arange(60), w), {"task": "regression", "major_steps": 2}
     found = sparsegp.train(X, y, sample_weight=w, n_active=30, **settings)
     again = SparseGPRegressor(n_active=30, major_steps=2).fit(X[repeated], y[repeated])
-    for mine, its in zip(
-        found.latent_mean_and_variance(X), again.model_.latent_mean_and_variance(X), strict=True
-    ):
-        np.testing.assert_array_equal(mine, its)
+    latent = (model.latent_mean_and_variance(X) for model in (found, again.model_))
+    np.testing.assert_array_equal(*latent)
 
 
 def test_a_run_with_other_weights_is_of_other_data(digits, tmp_path, monkeypatch):
@@ -219,18 +207,6 @@ def test_rows_of_the_same_inputs_are_one_family():
     places = found.places(np.array([0, 2]))
     assert found.origin[places[0]] == found.origin[places[1]]
     assert len(np.unique(found.origin)) == 3
-
-
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_copies_without_weights_are_merged(digits, task):
-    """They would help to predict each other when rows are left out."""
-    X, y, w = (each[:150] for each in digits)
-    repeated = np.repeat(np.arange(150), w)
-    weighted = train(X, y, sample_weight=w, task=task)
-    other = train(X[repeated], y[repeated], task=task)
-    found = (model.latent_mean_and_variance(X) for model in (weighted, other))
-    for mine, its in zip(*found, strict=True):
-        np.testing.assert_array_equal(mine, its)
 
 
 def test_rows_that_only_look_like_copies_are_not_merged():
@@ -356,7 +332,7 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
     how = ("--n-active", 20, "--kernel", "10*rbf", "--out", run)
     ran("train", tmp_path / "rows.csv", *how)
     found = [
-        json.loads(ran("evaluate", run, tmp_path / f"{name}.csv", "--json", "--set", 0.9))
+        told("evaluate", run, tmp_path / f"{name}.csv", *column, "--set", 0.9)
         for name in ("rows", "repeated")
     ]
     assert (found[0]["n"], found[1]["n"]) == (400, len(repeated))

@@ -234,10 +234,10 @@ class TestAltered:
             result = invoke("train", files / "pair.npz", *self.ARGUMENTS, unfinished, code=2)
             one_line(result, said)
 
-    def test_no_checkpoint_yet(self, unfinished, invoke, last_json):
+    def test_no_checkpoint_yet(self, unfinished, invoke, told):
         for step in checkpoints(unfinished):
             (unfinished / f"checkpoint-{step:08d}.zarr.zip").unlink()
-        record = last_json(invoke("inspect", unfinished, "--json").stdout)
+        record = told("inspect", unfinished)
         assert (record["n_active"], record["active_rows"], record["history"]) == (0, [], [])
         progress = {"stage": "posterior", "done": 3, "total": 0, "unit": "rounds"}
         (unfinished / "progress.json").write_text(json.dumps(progress))
@@ -257,7 +257,7 @@ class TestAltered:
     ],
 )
 @pytest.mark.parametrize("resume", [(), ("--resume",)])
-def test_repeated(case, resume, trained, files, invoke, untouched, last_json):
+def test_repeated(case, resume, trained, files, invoke, untouched):
     """Other settings or data are refused; what is finished stays as it is, and is shown."""
     data, n_active, pattern = case
     arguments = ("--n-active", n_active, "--out", trained, "--quiet", "--json", *resume)
@@ -269,11 +269,11 @@ def test_repeated(case, resume, trained, files, invoke, untouched, last_json):
         one_line(result, f".* holds a run with other settings or data: .*{pattern}")
     else:
         assert "is finished; nothing to do" in result.stderr
-        record = last_json(result.stdout)
+        record = json.loads(result.stdout)
         assert (record["n_active"], record["n"]) == (40, 100)
 
 
-def test_overwritten(trained, files, invoke, tmp_path, last_json):
+def test_overwritten(trained, files, invoke, tmp_path, told):
     run, data = shutil.copytree(trained, tmp_path / "run"), files / "pair.npz"
     (run / "mine.txt").write_text("!")
     shutil.copytree(run, run / "tuning")
@@ -284,7 +284,7 @@ def test_overwritten(trained, files, invoke, tmp_path, last_json):
         nowhere = ("--kernel", kernel, "--overwrite", "--scratch", tmp_path / "nowhere")
         one_line(invoke("train", data, *arguments, *nowhere, code=2), "cannot reserve .*nowhere")
     assert len(sparsegp.load(run).rows) == 40
-    record = last_json(invoke("train", data, *arguments, "--overwrite", "--json").stdout)
+    record = told("train", data, *arguments, "--overwrite")
     assert record["n_active"] == len(sparsegp.load(run).rows) == 20
     assert sorted(path.name for path in (run / "tuning").iterdir()) == ["lock", "mine.txt"]
     assert (run / "mine.txt").exists()

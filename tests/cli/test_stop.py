@@ -51,7 +51,7 @@ def paused(start, clusters, folder, *options, **how):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp_path, last_json):
+def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp_path, told):
     with paused(start, clusters, tmp_path) as (process, run):
         process.send_signal(number)
         process.send_signal(signal.SIGCONT)
@@ -62,7 +62,7 @@ def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp
     assert last.startswith(f"stopped by {number.name} in select after ")
     words = ["sparsegp", "train", clusters, "--out", run, *TRAIN, "--resume"]
     assert last.endswith(f" of {N_ACTIVE} rows; continue with: {shlex.join(map(str, words))}")
-    record = last_json(invoke("inspect", run, "--json").stdout)
+    record = told("inspect", run)
     assert record["state"] == "unfinished"
     assert 5 <= record["n_active"] < N_ACTIVE
     assert f"after {record['n_active']} of " in last

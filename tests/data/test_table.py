@@ -1,7 +1,5 @@
 """Arrays as they come become tables, or are refused with a reason; columns go by their names."""
 
-import json
-
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -11,7 +9,7 @@ from scipy import sparse
 import sparsegp
 from sparsegp.data import blocks, table_from_arrays
 from sparsegp.errors import DataError
-from tests.processes import invoke
+from tests.processes import invoke, told
 
 pandas = pytest.importorskip("pandas")
 
@@ -161,13 +159,10 @@ def test_commands(frame, tmp_path, monkeypatch):
         frame[[*order, "label"]].to_csv(f"{name}.csv", index=False)
     frame.rename(columns={"age": "x"}).to_csv("other.csv", index=False)
 
-    def shown(*words):
-        return json.loads(invoke(*words, "--json").stdout)
-
     invoke("train", "train.csv", "--test", "turned.csv", "--n-active", 10, "--out", "r")
-    found = [shown("evaluate", "r", f"{name}.csv") for name in ("train", "turned")]
+    found = [told("evaluate", "r", f"{name}.csv") for name in ("train", "turned")]
     assert found[0]["nlpp"] == found[1]["nlpp"]
-    assert shown("inspect", "r")["names"] == ["age", "income"]
+    assert told("inspect", "r")["names"] == ["age", "income"]
     assert "missing: age" in invoke("predict", "r", "other.csv", "--out", "s.csv", code=2).stderr
     frame.assign(note="x")[["note", "label", "income", "age"]].to_csv("more.csv")
     for words in (("evaluate", "--label-column", "label"), ("predict", "--out", "m.csv")):
@@ -178,8 +173,8 @@ def test_commands(frame, tmp_path, monkeypatch):
     refused = invoke("evaluate", "r", "blank.csv", code=2).stderr
     assert "line 2 (row 0), column 'label': the label is missing" in refused
     assert (tmp_path / "m.csv").read_text() == (tmp_path / "p.csv").read_text()
-    assert shown("inspect", "r")["label"] == "label"
-    assert shown("evaluate", "r", "more.csv")["n"] == len(frame)
+    assert told("inspect", "r")["label"] == "label"
+    assert told("evaluate", "r", "more.csv")["n"] == len(frame)
     frame.rename(columns={"label": "l"}).assign(note="x").to_csv("renamed.csv")
     assert "--label-column" in invoke("evaluate", "r", "renamed.csv", code=2).stderr
 
@@ -188,4 +183,4 @@ def test_the_number_of_the_label_column_is_known_where_it_has_no_name(frame, tmp
     path, run = tmp_path / "rows.csv", tmp_path / "run"
     frame[["label", "age", "income"]].to_csv(path, index=False, header=False)
     invoke("train", path, "--label-column", 0, "--n-active", 10, "--out", run)
-    assert json.loads(invoke("evaluate", run, path, "--json").stdout)["n_unseen"] == 0
+    assert told("evaluate", run, path)["n_unseen"] == 0

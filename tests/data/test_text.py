@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import io
-import json
 import lzma
 import re
 import tracemalloc
@@ -22,7 +21,7 @@ from sparsegp.errors import DataError, SettingsError
 from sparsegp.lists import pairs_in, quote_if_needed, words_in
 from sparsegp.report import evaluate
 from tests.data import files
-from tests.processes import invoke
+from tests.processes import invoke, told
 
 PEOPLE = """name,age,height,member,since,city,y
 "Ann, B.",31,1.62,yes,2020-01-31,Köln,a
@@ -173,7 +172,7 @@ def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):
     invoke("train", tmp_path / "a.csv", "--out", tmp_path / "run", "--missing", "unknown")
     model = sparsegp.load(tmp_path / "run")
     assert model.names == ("a", "a missing", "c missing")
-    found = json.loads(invoke("evaluate", tmp_path / "run", tmp_path / "a.csv", "--json").stdout)
+    found = told("evaluate", tmp_path / "run", tmp_path / "a.csv")
     table = open_dataset(tmp_path / "a.csv", missing="unknown").train.encoded_for(model)
     expected = evaluate(model.predict_log_proba(table.X.compute()), table.y, model.classes)
     assert found["nlpp"] == pytest.approx(expected.nlpp)

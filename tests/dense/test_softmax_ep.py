@@ -87,8 +87,7 @@ def test_local_laplace_ends_at_the_mode_of_the_whole_posterior() -> None:
     found, expected = SoftmaxEP(moments="laplace", tolerance=1e-10).fit(some), Laplace().fit(some)
     assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-7)
     pairs = [Mixture(fit.components, some.x).latent(some.x + 0.2) for fit in (found, expected)]
-    assert_allclose(pairs[0][0], pairs[1][0], atol=1e-7)
-    assert_allclose(pairs[0][1], pairs[1][1], atol=1e-7)
+    assert_allclose(*pairs, atol=1e-7)
 
 
 def test_refusals() -> None:

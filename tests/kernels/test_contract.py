@@ -333,7 +333,11 @@ def test_arrays_are_checked(X, Z):
 
 
 @pytest.mark.parametrize(
-    "kernel", [RBF(1e-25), ARD((1.0,) * 4 + (1e-25,)), Constant(1e50), 1e50 * RBF(1), Linear(1e50)]
+    "kernel",
+    [
+        *(RBF(1e-25), ARD((1.0,) * 4 + (1e-25,)), Constant(1e50), Linear(1e50)),
+        *(factor * RBF(1) for factor in (5e-324, 1e-100, 1e39)),
+    ],
 )
 def test_factors_out_of_range_are_refused(kernel, X):
     kernel(X, X)

@@ -186,10 +186,3 @@ def test_parameters_are_positive_and_finite(make, value):
 def test_exponents_too_small_for_a_default_length_scale_are_refused() -> None:
     with pytest.raises(SettingsError, match="must be positive and finite, got inf"):
         parse("power(0.005)").fill(np.ones(64))
-
-
-@pytest.mark.parametrize("factor", ["1e-100", "5e-324", "1e39"])
-def test_factors_beyond_single_precision_are_refused(factor: str) -> None:
-    X = np.ones((2, 1), np.float32)
-    with pytest.raises(SettingsError, match="must stay within the range of float32, got a factor"):
-        parse(f"{factor}*rbf(1)")(X, X)

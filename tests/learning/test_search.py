@@ -312,9 +312,6 @@ def test_what_is_to_stay_or_fails_is_not_learnt_again() -> None:
     assert (found.kernel, found.nlpp, found.ended) == (GIVEN, 0.01, "all rungs")
 
 
-# -- more active rows ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("nlpp", "noise", "tried", "n_active"),
     [

@@ -134,9 +134,3 @@ def test_what_a_row_gets_does_not_depend_on_its_company() -> None:
         log_probabilities(Softmax(), mean[i : i + 1], covariance[i : i + 1], 3) for i in range(6)
     ]
     np.testing.assert_allclose(both, np.concatenate(each), atol=1e-13)
-
-
-def test_one_latent_value_is_left_to_the_likelihood() -> None:
-    mean, variance = np.array([[0.3], [-2.0]]), np.array([[4.0], [0.5]])
-    found = log_probabilities(Probit(0.2), mean, variance, 2)
-    np.testing.assert_array_equal(found, Probit(0.2).log_probabilities(mean, variance, 2))

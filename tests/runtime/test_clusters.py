@@ -4,37 +4,31 @@ import gc
 import logging
 import logging.handlers
 import os
-import re
-import shlex
 import signal
 import socket
 import subprocess
-import sys
 import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import click
 import psutil
 import pytest
 
 import sparsegp
-from sparsegp.cli.program import program
 from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.clusters import connect, read_cluster_file
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
-from tests.processes import PATIENCE, dask_cluster, invoke
+from tests.processes import PATIENCE, dask_cluster, invoke, run_python
 from tests.runtime.blocks import Tally, parts
 
 ROOT = Path(sparsegp.__file__).parents[1]
 READY = [*sorted((ROOT / "cluster").glob("*/cluster.yaml")), ROOT / "cluster" / "scheduler.yaml"]
 LOCAL = "class: distributed.LocalCluster\n"
 NO_DASHBOARDS = "dashboard_address: 127.0.0.1:0\nworker_dashboard_address: 127.0.0.1:0\n"
-FENCE = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
 ready_files = pytest.mark.skipif(not READY[0].exists(), reason="an installed package has none")
 
 
@@ -75,10 +69,9 @@ def test_a_script_without_guard_is_refused_at_once(tmp_path: Path) -> None:
         "from sparsegp.runtime import open_runtime\nwith open_runtime('workers=1'): print('done')\n"
     )
     (tmp_path / "script.py").write_text(body)
-    command = [sys.executable, str(tmp_path / "script.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr.count("Traceback") == 1
-    assert done.stderr.endswith('put what it does below: if __name__ == "__main__":\n')
+    said = run_python(tmp_path / "script.py", code=1).stderr
+    assert said.count("Traceback") == 1
+    assert said.endswith('put what it does below: if __name__ == "__main__":\n')
 
 
 def test_addresses_and_files(address: str, scheduler_file: Path, tmp_path: Path) -> None:
@@ -228,24 +221,6 @@ def test_estimate_counts_the_workers_and_starts_nothing(tmp_path: Path) -> None:
 def test_ready_files_can_be_read() -> None:
     for path in READY:
         assert read_cluster_file(path)["workers"] >= 1
-
-
-@ready_files
-@pytest.mark.parametrize("name", [path.parent.name for path in READY[:-1]])
-def test_commands_of_the_ready_folders_exist(name: str) -> None:
-    """Those of this program have such options, and the files that they name are there."""
-    text = (ROOT / "cluster" / name / "README.md").read_text(encoding="utf-8")
-    lines = [line for block in FENCE.findall(text) for line in block.splitlines()]
-    own = [shlex.split(line)[1:] for line in lines if line.startswith("sparsegp ")]
-    assert own
-    with click.Context(program, info_name="sparsegp") as context:
-        for words in own:
-            command = program.get_command(context, words[0])
-            assert command is not None, words
-            command.make_context(words[0], words[1:])
-    for word in " ".join(lines).split():
-        if word.startswith("cluster/"):
-            assert (ROOT / word).is_file(), word
 
 
 # -- who may join ----------------------------------------------------------------------------------

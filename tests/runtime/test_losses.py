@@ -16,7 +16,7 @@ from sparsegp.errors import ClusterError
 from sparsegp.runtime.base import Message, Runtime
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.runtime.host import shared_future
-from tests.processes import PATIENCE, environment, wait_until
+from tests.processes import PATIENCE, environment, run_python, wait_until
 from tests.runtime.blocks import (
     FACTORY,
     Rounds,
@@ -266,19 +266,16 @@ if __name__ == "__main__":
 def test_killed_driver_leaves_no_workers(tmp_path: Path) -> None:
     """The next start sweeps what is left on disk; its terminal stays quiet."""
     (tmp_path / "driver.py").write_text(DRIVER)
-    command = [sys.executable, str(tmp_path / "driver.py")]
+    command = [sys.executable, str(tmp_path / "driver.py"), "30"]
     names = environment() | {"DASK_TEMPORARY_DIRECTORY": str(tmp_path / "scratch")}
-    with subprocess.Popen([*command, "30"], stdout=subprocess.PIPE, env=names, text=True) as driver:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=names, text=True) as driver:
         assert driver.stdout is not None
         pids = {int(pid) for pid in driver.stdout.readline().split()}
         family = {child.pid for child in psutil.Process(driver.pid).children(recursive=True)}
         assert len(pids & family) == 2
         driver.kill()
     assert wait_until(lambda: not any(map(psutil.pid_exists, family)))
-    done = subprocess.run(
-        [*command, "0"], env=names, check=True, capture_output=True, timeout=PATIENCE
-    )
-    assert done.stderr == b""
+    assert run_python(tmp_path / "driver.py", 0, env=names, timeout=PATIENCE).stderr == ""
     assert not list((tmp_path / "scratch").rglob("worker-*"))
 
 

@@ -1,8 +1,6 @@
 """Inputs and stub matrices in files: the same result, and more than memory can hold."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.errors import StoreError
 from sparsegp.runtime.scratch import zeros_in_file
+from tests.processes import run_python
 
 LIMITED = """
 import resource, sys
@@ -47,11 +46,10 @@ def test_data_larger_than_the_memory_it_is_given(tmp_path: Path) -> None:
         X[some] = rng.standard_normal((len(some), p), dtype=np.float32) + y[some, None]
     X.flush()
     np.save(tmp_path / "y.npy", y)
-    command = [sys.executable, "-c", LIMITED, str(600 << 20), str(tmp_path / "X.npy")]
-    without = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert re.search(r"SettingsError.*(may|would) fit: .*scratch=DIR", without.stderr)
-    within = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert within.stdout.strip() == "256", within.stderr[-2000:]
+    words = ("-c", LIMITED, 600 << 20, tmp_path / "X.npy")
+    refused = run_python(*words, code=1).stderr
+    assert re.search(r"SettingsError.*(may|would) fit: .*scratch=DIR", refused)
+    assert run_python(*words, tmp_path).stdout.strip() == "256"
 
 
 def test_a_directory_that_cannot_take_it_is_named(tmp_path: Path) -> None:
