@@ -4,7 +4,6 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from sparsegp.interrupt import StoppedAtOnce, StopRequest
 from tests.processes import run_python
 
 
-def test_stop_requests_inside_one_another_share_the_request() -> None:
+def test_stop_requests_inside_one_another_share_the_request():
     with StopRequest() as outer:
         with StopRequest() as inner:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -21,8 +20,8 @@ def test_stop_requests_inside_one_another_share_the_request() -> None:
             assert later.requested == "SIGTERM"
 
 
-def test_other_threads_have_the_request_of_the_main_one() -> None:
-    def looked() -> str:
+def test_other_threads_have_the_request_of_the_main_one():
+    def looked():
         with StopRequest() as stop:
             return stop.requested
 
@@ -34,7 +33,7 @@ def test_other_threads_have_the_request_of_the_main_one() -> None:
             assert executor.submit(looked).result() == "SIGTERM"
 
 
-def test_no_handler_of_errors_swallows_a_stop_at_once() -> None:
+def test_no_handler_of_errors_swallows_a_stop_at_once():
     """Readers of files call what they cannot read damaged, whatever the library raised."""
     with (
         pytest.raises(StoppedAtOnce, match="stopped by SIGTERM; run it again"),
@@ -44,7 +43,7 @@ def test_no_handler_of_errors_swallows_a_stop_at_once() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_an_import_does_not_swallow_a_stop_at_once(tmp_path: Path) -> None:
+def test_an_import_does_not_swallow_a_stop_at_once(tmp_path):
     """As modules do that try one import after the other."""
     swallows = "try:\n    os.kill(os.getpid(), signal.SIGTERM)\nexcept BaseException:\n    pass\n"
     (tmp_path / "tries.py").write_text(f"import os, signal\n{swallows}")

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -23,7 +22,7 @@ from tests.runs import assert_same
 
 ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
-RUNS: dict[str, tuple[object, ...]] = {
+RUNS = {
     "adf": ("--n-active", 600, "--posterior", "adf", "--panel", 1, *ROUNDS),
     "bound": ("--n-active", 300, "--posterior", "adf", "--stub-entries", 150_000, *ROUNDS),
     "all": ("--n-active", 300, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
@@ -36,12 +35,12 @@ KILLS = int(os.environ.get("SPARSEGP_KILLS", "3"))
 """Of each run in the long tests."""
 
 
-def command(*arguments: object) -> list[str]:
+def command(*arguments):
     named = () if "--kernel" in arguments else KERNEL
     return [sys.executable, "-m", "sparsegp", "train", *map(str, arguments), *named, "--quiet"]
 
 
-def train(*arguments: object) -> float:
+def train(*arguments):
     """Train in a process of its own, undisturbed; return the seconds it took."""
     begin = time.monotonic()
     subprocess.run(command(*arguments), env=environment(), timeout=300, check=True)
@@ -51,7 +50,7 @@ def train(*arguments: object) -> float:
 class Driver:
     """The driver of a run, begun or resumed, and its workers."""
 
-    def __init__(self, run: Path, arguments: tuple[object, ...]) -> None:
+    def __init__(self, run, arguments):
         self.begin = time.monotonic()
         self.process = subprocess.Popen(
             command(*arguments, "--out", run, "--resume"),
@@ -61,13 +60,13 @@ class Driver:
             start_new_session=True,
         )
 
-    def wait(self, seconds: float) -> int | None:
+    def wait(self, seconds):
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
-    def kill(self) -> None:
+    def kill(self):
         """Kill the driver; its workers end by themselves."""
         workers = worker_processes(self.process.pid)
         self.process.kill()
@@ -75,14 +74,14 @@ class Driver:
         _, alive = psutil.wait_procs(workers, timeout=PATIENCE)
         assert not alive
 
-    def kill_worker(self, rng: np.random.Generator) -> bool:
+    def kill_worker(self, rng):
         workers = worker_processes(self.process.pid)
         if workers:
             os.kill(workers[rng.integers(len(workers))].pid, signal.SIGKILL)
         return bool(workers)
 
 
-def killed(run: Path, arguments: tuple[object, ...], kills: int, seconds: float, seed: int) -> int:
+def killed(run, arguments, kills, seconds, seed):
     """Kill a run that takes so many seconds again and again; return how often, when it has ended.
 
     A driver that gives up, since workers are lost too fast, is begun again like one that was
@@ -111,7 +110,7 @@ def killed(run: Path, arguments: tuple[object, ...], kills: int, seconds: float,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_killed_at_any_instant(name: str, clusters: Path, tmp_path: Path) -> None:
+def test_killed_at_any_instant(name, clusters, tmp_path):
     """The result is that of a run that was never killed. Runs are begun until there were enough."""
     data = {"learnt": "toy", "tuned": "toy", "auto": "wine", "gibbs": "iris"}.get(name, clusters)
     arguments = (data, *RUNS[name], "--workers", 2)
@@ -129,7 +128,7 @@ def test_killed_at_any_instant(name: str, clusters: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_scheduler_and_workers_started_by_hand(clusters: Path, tmp_path: Path) -> None:
+def test_scheduler_and_workers_started_by_hand(clusters, tmp_path):
     """The result is that of threads, to the last bit; the cluster stays, and is empty."""
     settings = ("train", clusters, "--n-active", 150, "--posterior", "active", "--quiet")
     invoke(*settings, "--threads", 2, "--out", tmp_path / "threads")

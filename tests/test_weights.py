@@ -326,7 +326,7 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         table.to_csv(tmp_path / f"{name}.csv", index=False, header=header)
     run, column = tmp_path / "run", ("--weight-column", "w" if header else "2")
 
-    def ran(*words: object) -> str:
+    def ran(*words):
         return invoke(*words, *column).stdout
 
     how = ("--n-active", 20, "--kernel", "10*rbf", "--out", run)

@@ -354,7 +354,7 @@ def test_files_with_gaps_where_training_had_none(header, tmp_path):
     for name, table in tables.items():
         table.to_csv(tmp_path / f"{name}.csv", index=False, header=header)
 
-    def ran(*words: object) -> str:
+    def ran(*words):
         return invoke(*words).stdout
 
     how = ("--n-active", 20, "--kernel", "10*rbf", "--test", tmp_path / "gaps.csv")

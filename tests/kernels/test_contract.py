@@ -4,7 +4,6 @@ import itertools
 import math
 import pickle
 import re
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -20,7 +19,6 @@ from sparsegp.kernels import (
     RBF,
     Additive,
     Constant,
-    Kernel,
     Laplace,
     Linear,
     Matern32,
@@ -41,7 +39,7 @@ SEGMENT_SCALES = tuple(np.linspace(0.4, 3.1, 4 * P)[::-1].tolist())
 QUARTILES = [norm.ppf(q).round(4) for q in (0.25, 0.5, 0.75)]
 
 
-def by_loops(k: Callable) -> Callable:
+def by_loops(k):
     """A covariance matrix entry by entry from a function of two vectors."""
     return lambda X, Z: np.array([[k(x, z) for z in Z] for x in X])
 
@@ -68,7 +66,7 @@ def of_columns(make, function):
 
 
 # (kernel, second formula)
-CONTRACT: list[tuple[Kernel, Callable]] = [
+CONTRACT = [
     (RBF(1.7), by_loops(lambda x, z: math.exp(-sum((x - z) ** 2) / 2 / 1.7**2))),
     (RBF(1e3), reference.RBF(1e3)),
     (ARD(SCALES), ard_by_distance),

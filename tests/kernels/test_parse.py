@@ -141,7 +141,7 @@ def test_brief_text():
     assert brief(text) == short
 
 
-def test_nothing_but_the_error_is_said(recwarn: pytest.WarningsRecorder) -> None:
+def test_nothing_but_the_error_is_said(recwarn):
     with pytest.raises(KernelSyntaxError):
         parse("1or 2")
     assert not recwarn.list
@@ -183,6 +183,6 @@ def test_parameters_are_positive_and_finite(make, value):
         ARD((1.0, value))
 
 
-def test_exponents_too_small_for_a_default_length_scale_are_refused() -> None:
+def test_exponents_too_small_for_a_default_length_scale_are_refused():
     with pytest.raises(SettingsError, match="must be positive and finite, got inf"):
         parse("power(0.005)").fill(np.ones(64))

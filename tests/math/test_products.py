@@ -46,7 +46,7 @@ def test_few_columns_or_rows(dtype, few):
 
 
 @pytest.mark.parametrize("d", [1, 6, BLOCK + 40])
-def test_factors_and_products_of_triangles(d: int) -> None:
+def test_factors_and_products_of_triangles(d):
     rng = np.random.default_rng(d)
     A, B = np.tril(rng.normal(size=(2, d, d)) / np.sqrt(d)) + 2.0 * np.eye(d)
     matrix = A @ A.T
@@ -70,7 +70,7 @@ def test_factors_and_products_of_triangles(d: int) -> None:
     assert np.shares_memory(root, given)
 
 
-def decay(differences: np.ndarray) -> None:
+def decay(differences):
     np.negative(differences, out=differences)
     np.exp(differences, out=differences)
 
