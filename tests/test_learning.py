@@ -38,10 +38,6 @@ def labelled(settings, n=300):
     return X, numbers if "task" in settings else np.digitize(numbers, [-0.5, 0.7])
 
 
-def steps_of(model):
-    return list(model.report["learning"])
-
-
 def parameters(model):
     return np.concatenate([kernel.parameters() for kernel in model.kernels])
 
@@ -51,7 +47,7 @@ def parameters(model):
 def test_major_steps_go_down_and_the_last_or_the_best_is_taken(settings, calibration):
     """The last parameters, or those that tell validation rows best where there are some."""
     model = sparsegp.train(*labelled(settings), **{**settings, "calibration": calibration})
-    steps = steps_of(model)
+    steps = model.report["learning"]
     assert len(steps) == settings["major_steps"]
     for step in steps:
         assert (np.diff(step["criterion"]) <= 1e-9 * abs(step["criterion"][0])).all()
@@ -114,7 +110,7 @@ def test_labels_without_noise_end_at_a_bound(strategy, rare):
     X, y = without_noise(rare)
     settings = {**BINARY, "hyperprior": "", "major_steps": 7, "minor_steps": 8}
     model = sparsegp.train(X, y, **settings, strategy=strategy, calibration="none", kernel="10*rbf")
-    steps = steps_of(model)
+    steps = model.report["learning"]
     assert len(steps) == 7
     assert "constant.value" in steps[-1]["bounded"]  # any larger variance tells them as well
     moved = [np.abs(np.subtract(step["start"], steps[0]["start"])).max() for step in steps]
@@ -129,14 +125,14 @@ def test_numbers_without_noise_end_at_a_bound(kernel):
     numbers = X[:, 0] + 0.5 * X[:, 1]
     settings = {**REGRESSION, "kernel": kernel, "n_active": 40, "major_steps": 5}
     model = sparsegp.train(X, numbers, **settings, precision="float64")
-    assert "gaussian.log_noise_variance" in steps_of(model)[-1]["bounded"]
+    assert "gaussian.log_noise_variance" in model.report["learning"][-1]["bounded"]
     assert_allclose(model.likelihood.noise_variance, 0.1 * np.exp(-FARTHEST), rtol=1e-12)
     assert_allclose(model.predict(X), numbers, atol=0.05)
 
 
 def test_a_hyperprior_keeps_parameters_from_their_bounds():
     model = sparsegp.train(*labelled(BINARY), **BINARY)
-    assert not any("bounded" in step for step in steps_of(model))
+    assert not any("bounded" in step for step in model.report["learning"])
 
 
 def test_bounds_are_those_of_the_first_start_after_a_resume(tmp_path):
@@ -144,11 +140,11 @@ def test_bounds_are_those_of_the_first_start_after_a_resume(tmp_path):
     settings = {**BINARY, "hyperprior": "", "major_steps": 3, "minor_steps": 6}
     settings |= {"strategy": "exact", "calibration": "none", "kernel": "10*rbf"}
     expected = sparsegp.train(X, y, **settings)
-    assert steps_of(expected)[-1]["bounded"]
+    assert expected.report["learning"][-1]["bounded"]
     with pytest.raises(Interrupted):
         sparsegp.train(X, y, **settings, out=tmp_path, progress=Stopper(8))
     model = sparsegp.train(X, y, **settings, out=tmp_path, resume=True)
-    assert steps_of(model) == steps_of(expected)
+    assert model.report["learning"] == expected.report["learning"]
     assert_same(model, expected, X)
 
 

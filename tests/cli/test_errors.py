@@ -33,10 +33,7 @@ REFUSED = [
     # settings
     ("train pair.npz --n-active 301", "--n-active 301 exceeds the 300 training rows"),
     ("train pair.npz --n-active 0", "--n-active must be at least 1, got 0"),
-    (
-        "train pair.npz --kernel 2*matern9",
-        r"cannot read kernel '2\*matern9': unknown kernel 'matern9'",
-    ),
+    ("train pair.npz --kernel matern9", "cannot read kernel 'matern9': unknown kernel 'matern9'"),
     (f"train pair.npz --kernel '{'(' * 5000}'", "cannot read kernel "),
     ("train pair.npz --kernel 'rbf; rbf' --kernel-per-class", "each of the 3 classes, got 2"),
     ("train pair.npz --criterion best", "unknown criterion 'best'; known: .*predictive"),
@@ -50,10 +47,7 @@ REFUSED = [
     ("train pair.npz --likelihood gaussian --task classification", "is not for --task "),
     ("train pair.npz --stub-entries 1000000", "--posterior all needs those of all rows"),
     ("train pair.npz --posterior adf --n-active 40 --stub-entries 10", "entries must be at least"),
-    (
-        "train pair.npz --strategy exact",
-        "--strategy needs --learn evidence; give that, or leave it",
-    ),
+    ("train two.npz --strategy exact", "--strategy needs --learn evidence; give that, or leave it"),
     ("train pair.npz --hyperprior 'v: gamma(1, 1)'", "--hyperprior needs --learn evidence or hmc"),
     ("train pair.npz --method laplace --steps 3", "--steps needs --learn evidence or hmc"),
     ("train pair.npz --keep-best 0.3", "--keep-best needs --stub-entries"),
@@ -71,10 +65,7 @@ REFUSED = [
     ("train pair.npz --kinds a", "`?kinds.*; got 'a'"),
     (f"train pair.npz --drop {'a' * 200_000}", "a list must be"),
     ("train pair.npz --class-weight 'a=1\nb=2'", "a list must be on one line"),
-    (
-        f"train pair.npz --class-weight '{{{{\"a\": {'[' * 100_000}'",
-        "class-weight must be balanced",
-    ),
+    (f"train two.npz --class-weight '{{{{\"a\": {'[' * 100_000}'", "class-weight must be balanced"),
     # how and where to run
     ("train pair.npz --block-rows 0", "--block-rows must be at least 1, got 0"),
     ("train pair.npz --checkpoint-every 0", "--checkpoint-every must be at least 1, got 0"),
@@ -110,10 +101,7 @@ REFUSED = [
     ("evaluate trained inputs.csv", "has no labels"),
     ("evaluate trained others.npz", "must be among 0, 1, 2, found none of them but 100, "),
     ("evaluate trained only.npz --set 1.5", "must be between 0 and 1, got 1.5"),
-    (
-        "evaluate trained only.npz --threshold 0.3",
-        "is for classifiers of two classes; leave",
-    ),
+    ("evaluate trained only.npz --threshold 0.3", "is for classifiers of two classes; leave"),
     ("evaluate regressed numbers.npz --plots {out}", "relevances of kernels such as ard"),
     ("evaluate nothing toy", "nothing"),
     ("evaluate pair.npz toy", ""),
@@ -180,11 +168,7 @@ def test_taken_directories(trained, files, invoke, tmp_path, untouched):
     (tmp_path / "other" / "thesis.tex").write_text("!")
     with untouched(tmp_path), untouched(trained):
         for out, options, message in (
-            (
-                trained,
-                (),
-                "the former ones, or start again with --overwrite",
-            ),
+            (trained, (), "the former ones, or start again with --overwrite"),
             (tmp_path / "file", (), "is not a directory"),
             (tmp_path / "other", (), "is not empty and holds no run"),
             (tmp_path / "other", ("--resume",), "is not empty and holds no run"),

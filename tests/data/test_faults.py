@@ -10,8 +10,10 @@ import time
 import tracemalloc
 
 import numpy as np
+import pyarrow
 import pytest
 import zarr
+from pyarrow import parquet
 
 from sparsegp.data import open_dataset, storage
 from sparsegp.data.blocks import from_function
@@ -283,8 +285,6 @@ def test_numpy_files_do_not_unpickle(tmp_path):
 
 
 def test_parquet(tmp_path, monkeypatch):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"kind": ["a", "b"], "u": [1, 2]}), path)
     refused(path, "'z'; its columns: kind, u", label_column="z")

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 import zarr
 from fsspec.registry import _registry
@@ -23,9 +24,6 @@ from sparsegp.errors import DataError
 from tests.data import files
 from tests.processes import environment, run_python
 from tests.s3 import require_keys
-
-pyarrow = pytest.importorskip("pyarrow")
-pytest.importorskip("pyarrow.parquet")
 
 
 @dataclass(frozen=True)

@@ -46,34 +46,6 @@ def curvature_by_differences(some, latent):
 
 
 @pytest.mark.parametrize("name", sorted(BIASED))
-def test_derivatives_of_densities_by_differences(name):
-    some, rng = problem(name, n=9), np.random.default_rng(2)
-    likelihood = some.likelihood
-    latent = 2.0 * rng.normal(size=(9, some.n_latent))
-    half = rng.normal(size=(9, some.n_latent, some.n_latent))
-    weights = half + half.swapaxes(1, 2)
-
-    def traces(u):
-        p = likelihood.curvature(u, some.target)
-        if likelihood.curvature_form == "simplex":
-            p = p[:, :, np.newaxis] * np.eye(p.shape[1]) - p[:, :, np.newaxis] * p[:, np.newaxis]
-        elif likelihood.curvature_form == "independent":
-            p = p[:, :, np.newaxis]
-        return np.einsum("irs,irs->i", weights, p)
-
-    step = 1e-5
-    for r, unit in enumerate(step * np.eye(some.n_latent)):
-        up, down = latent + unit, latent - unit
-        rise = some.likelihood.log_density(up, some.target)
-        rise = rise - some.likelihood.log_density(down, some.target)
-        slope = likelihood.gradient(latent, None, some.target)[1]
-        assert_allclose(slope[:, r], rise / (2 * step), atol=1e-7)
-        bend = (traces(up) - traces(down)) / (2 * step)
-        found = likelihood.curvature_gradient(latent, some.target, weights)
-        assert_allclose(found[:, r], bend, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", sorted(BIASED))
 def test_definition_with_full_matrices(name):
     some = problem(name, n=5, n_kernels=3 if BIASED[name].n_latent(3) == 3 else 1)
     covariances = some.covariances()

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow")
 if sys.platform != "linux":
     pytest.skip("memory is limited by what Linux offers", allow_module_level=True)
 
