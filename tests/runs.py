@@ -105,10 +105,8 @@ def assert_same(model: sparsegp.Model, expected: sparsegp.Model, X: np.ndarray) 
     """Compare rows, kernels and all predictions, to the bit."""
     assert_array_equal(model.rows, expected.rows)
     assert list(map(str, model.kernels)) == list(map(str, expected.kernels))
-    for mine, other in zip(
-        model.latent_mean_and_variance(X), expected.latent_mean_and_variance(X), strict=True
-    ):
-        assert_array_equal(mine, other)
+    latent = (each.latent_mean_and_variance(X) for each in (model, expected))
+    assert_array_equal(*latent)
     assert_array_equal(model.predict(X), expected.predict(X))
     if not model.is_regression:
         assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))

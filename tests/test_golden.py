@@ -28,6 +28,7 @@ N_SHOWN = 3  # held-out rows whose predictions are kept
 
 Settings = dict[str, Any]
 LEARN = {"learn": "evidence", "major_steps": 2}
+PRIOR = "v: lognormal(1, 1); l: lognormal(1, 1)"
 
 
 @cache
@@ -102,13 +103,7 @@ RUNS = {
     "variational": dense("wine", "variational"),
     "gibbs": dense("iris", "gibbs(samples=40, burn_in=10, chains=2)"),
     "exact": dense("diabetes", "exact", likelihood="gaussian(0.3)"),
-    "exact, sampled": dense(
-        "diabetes",
-        "exact",
-        learn="hmc",
-        steps=4,
-        hyperprior="v: lognormal(1, 1); l: lognormal(1, 1)",
-    ),
+    "exact, sampled": dense("diabetes", "exact", learn="hmc", steps=4, hyperprior=PRIOR),
 }
 
 

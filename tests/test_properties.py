@@ -69,12 +69,9 @@ def test_an_inclusion_never_loses_information(likelihood, name, seed, spread, sc
     member = chosen.start(n_classes, 12)
     n_latent = member.n_latent(n_classes)
     target = rng.normal(size=n) if chosen.family.numeric else rng.integers(n_classes, size=n)
-    now = Marginals(
-        np.arange(n),
-        target,
-        spread * rng.normal(size=(n, n_latent)),
-        scale * rng.uniform(0.01, 1.0, size=(n, n_latent)),
-    )
+    mean = spread * rng.normal(size=(n, n_latent))
+    variance = scale * rng.uniform(0.01, 1.0, size=(n, n_latent))
+    now = Marginals(np.arange(n), target, mean, variance)
     sites = SiteRule(member, "moments").sites(now.mean, now.variance, now.target)
     criterion = CRITERIA[name]()
     assert isinstance(criterion, Change)

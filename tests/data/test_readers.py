@@ -208,9 +208,8 @@ def test_parquet_of_ids(ids, tmp_path):
     found = open_dataset(tmp_path / "a.parquet", id_column="id").train.beside["id"]
     assert found.dtype.kind == ("i" if ids == [7, 8] else "U")  # no objects, which none can write
     assert found.astype(str).tolist() == [*map(str, ids)]
-    pyarrow.parquet.write_table(
-        pyarrow.table(columns | {"id": [ids[0], None]}), tmp_path / "a.parquet"
-    )
+    columns |= {"id": [ids[0], None]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
     with pytest.raises(DataError, match="row 1, column 'id': the id is missing"):
         open_dataset(tmp_path / "a.parquet", id_column="id")
 

@@ -123,10 +123,8 @@ def test_many_texts():
     assert parse_many("rbf(2)", 3) == [RBF(2)] * 3
     assert parse_many("rbf(2); linear ;2*rbf", 3) == [RBF(2), Linear(), 2 * RBF()]
     assert parse_many("rbf", 1) == [RBF()]
-    with pytest.raises(
-        SettingsError,
-        match=r"one for each of the 3 classes, got 2 in 'rbf; linear'; separate them by ';'",
-    ):
+    message = "one for each of the 3 classes, got 2 in 'rbf; linear'; separate them by ';'"
+    with pytest.raises(SettingsError, match=message):
         parse_many("rbf; linear", 3)
     with pytest.raises(KernelSyntaxError, match="the text is empty"):
         parse_many("rbf; linear;", 3)

@@ -89,9 +89,8 @@ def test_a_row_of_weight_two_is_two_rows(rows, exact):
     some = np.where(np.arange(len(target)) < N, 1.0, 1e-12)
     first = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N : 2 * N])
     every = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N:])
-    assert choose_prior_variance([every], target, some).nlpp == pytest.approx(
-        choose_prior_variance([first], target[:N]).nlpp
-    )
+    expected = choose_prior_variance([first], target[:N]).nlpp
+    assert choose_prior_variance([every], target, some).nlpp == pytest.approx(expected)
 
 
 def test_single_precision_is_as_good(rows):

@@ -126,10 +126,8 @@ def test_four_length_scales_for_a_column_follow_one(n, p, tried):
     given, rough, mean = (candidates.known[k].kernel for k in (0, 1, 3))
     one = learnt(rough, p)
     four = str(with_warping(parse(one), p))
-    nature = Nature(
-        {given: 0.9, mean: 0.1, learnt(mean, p): 0.05, rough: 0.2, one: 0.06, four: 0.01},
-        p=p,
-    )
+    figures = {given: 0.9, mean: 0.1, learnt(mean, p): 0.05, rough: 0.2, one: 0.06, four: 0.01}
+    nature = Nature(figures, p=p)
     found = search(candidates, Plan.of((n, p), 60, None), nature.try_out)
     assert [t.kernel for t in nature.trials if not t.again].count(four) == tried
     assert [t.kernel for t in nature.trials if t.by_column].count(rough) == tried
