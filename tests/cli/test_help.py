@@ -81,9 +81,8 @@ def test_names_are_completed(monkeypatch):
 
 def test_options_from_a_file(invoke, files, tmp_path, told):
     path = tmp_path / "run.toml"
-    path.write_text(
-        f'out = "{tmp_path / "run"}"\nn-active = 9\nno-lazy = true\nseed = 1\nquiet = true'
-    )
+    text = f'out = "{tmp_path / "run"}"\nn-active = 9\nno-lazy = true\nseed = 1\nquiet = true'
+    path.write_text(text)
     settings = told("train", files / "only.npz", "--config", path, "--seed", 2)["settings"]
     assert (settings["n_active"], settings["seed"], settings["lazy"]) == (9, 2, False)
     path.write_text(f'out = "{tmp_path / "other"}"\nheader = false\nn-active = 9')

@@ -174,9 +174,8 @@ def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):
     table = open_dataset(tmp_path / "a.csv", missing="unknown").train.encoded_for(model)
     expected = evaluate(model.predict_log_proba(table.X.compute()), table.y, model.classes)
     assert found["nlpp"] == pytest.approx(expected.nlpp)
-    (tmp_path / "a.csv").write_text(
-        "\n".join(["a;c", *(row[:-2] for row in rows)]), encoding="utf-8"
-    )
+    unlabelled = "\n".join(["a;c", *(row[:-2] for row in rows)])
+    (tmp_path / "a.csv").write_text(unlabelled, encoding="utf-8")
     refused = invoke("evaluate", tmp_path / "run", tmp_path / "a.csv", code=2)
     assert "a.csv needs the column 'y' of labels, or another --label-column" in refused.output
 

@@ -124,9 +124,11 @@ def test_gradient_of_the_evidence(method, likelihood, each):
         return
     found, given = chosen.evidence(some), some.parameters()
     assert found.value == pytest.approx(chosen.fit(some).log_evidence, abs=1e-4)
-    expected = central(
-        lambda at: chosen.evidence(some.with_parameters(at), found.near).value, given, step=1e-3
-    )
+
+    def value(at):
+        return chosen.evidence(some.with_parameters(at), found.near).value
+
+    expected = central(value, given, step=1e-3)
     close = 2e-3 if method == "softmax_ep" else 2e-4
     assert found.gradient == pytest.approx(expected, rel=close, abs=close)
 
@@ -209,9 +211,8 @@ def test_texts(method):
     with pytest.raises(SettingsError, match=rf"cannot read method '{method}\(1, .* takes at most"):
         parse_method(f"{method}({'1, ' * 12})")
     assert str(parse_method("ep( damping=0.5)")) == "ep(damping=0.5)"
-    assert parse_method("ep('parallel', damping=0.5)") == METHODS["ep"].from_json(
-        {"schedule": "parallel", "damping": 0.5}
-    )
+    expected = METHODS["ep"].from_json({"schedule": "parallel", "damping": 0.5})
+    assert parse_method("ep('parallel', damping=0.5)") == expected
 
 
 OUT_OF_RANGE = """

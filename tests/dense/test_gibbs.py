@@ -90,9 +90,8 @@ def test_kernel_parameters_against_their_density():
     logs = np.log([draw["0:rbf.length_scale"] for draw in found.trace])
     grid = np.linspace(-8.0, 8.0, 2001)
     covariance = np.exp(-0.5 * np.exp(-2.0 * grid))
-    density = (0.25 + np.arcsin(covariance / 2.0) / (2.0 * np.pi)) * np.exp(
-        -0.5 * (grid / 1.5) ** 2
-    )
+    density = 0.25 + np.arcsin(covariance / 2.0) / (2.0 * np.pi)
+    density *= np.exp(-0.5 * (grid / 1.5) ** 2)
     density /= trapezoid(density, grid)
     mean = trapezoid(grid * density, grid)
     spread = np.sqrt(trapezoid((grid - mean) ** 2 * density, grid))

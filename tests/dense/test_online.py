@@ -112,9 +112,8 @@ def test_projected_sites_by_full_matrices():
     coefficients = sites.coefficients(sites.mean(natural))
     assert not coefficients[[0, 2, 3, 6, 7]].any()
     latent = np.stack([k @ coefficients[:, r] for r, k in enumerate(some.covariances())], axis=1)
-    assert_allclose(
-        latent.ravel(), q @ np.linalg.solve(np.eye(27) + p @ q, natural.ravel()), atol=1e-9
-    )
+    expected = q @ np.linalg.solve(np.eye(27) + p @ q, natural.ravel())
+    assert_allclose(latent.ravel(), expected, atol=1e-9)
     assert_allclose(sites.weigh(natural).ravel(), p @ natural.ravel(), atol=1e-12)
     # of the rows themselves: what the basis leaves, and the posterior of the projections
     variances = np.stack([kernel.diag(some.x) for kernel in some.kernels])

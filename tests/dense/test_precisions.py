@@ -52,10 +52,8 @@ def test_against_the_inverse_of_everything(form, shared):
     weighed = (p @ right[:, :, 0].ravel()).reshape(N, R)
     np.testing.assert_allclose(sites.weigh(right[:, :, 0]), weighed, atol=1e-12)
 
-    found = sites.covariance(
-        np.stack([kernel(x, new) for kernel in kernels]),
-        np.stack([kernel.diag(new) for kernel in kernels]),
-    )
+    at_new = np.stack([kernel(x, new) for kernel in kernels])
+    found = sites.covariance(at_new, np.stack([kernel.diag(new) for kernel in kernels]))
     explained = (cross.T @ v @ cross).reshape(M, R, M, R)
     for m in range(M):
         wanted = np.diag([kernel.diag(new[m : m + 1])[0] for kernel in every])

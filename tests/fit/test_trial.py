@@ -129,9 +129,8 @@ def test_kernels_are_learnt_again_from_rows_of_all_parts(
 
 def test_the_average_of_kernels_is_geometric():
     kernels = [parse("2*ard(1, 8) + linear"), parse("2*ard(4, 2) + linear")]
-    assert averaged(kernels).parameters() == pytest.approx(
-        parse("2*ard(2, 4) + linear").parameters()
-    )
+    expected = parse("2*ard(2, 4) + linear").parameters()
+    assert averaged(kernels).parameters() == pytest.approx(expected)
     assert averaged([kernels[0], kernels[0]]) == kernels[0]
 
 

@@ -50,9 +50,8 @@ def test_the_kernel_of_the_settings_comes_first_and_stays():
     assert candidates.known[0] == (given, "auto", "none")
     assert candidates.first() == list(range(4 + len(INITIAL_POINTS)))
     assert candidates.known[1] == Candidate("30.0*laplace(3.2)", "quantile")
-    assert candidates.known[1 + len(INITIAL_POINTS)] == Candidate(
-        "2.0*rbf(1.41421) + 0.1*linear", "quantile"
-    )
+    unscaled = Candidate("2.0*rbf(1.41421) + 0.1*linear", "quantile")
+    assert candidates.known[1 + len(INITIAL_POINTS)] == unscaled
     linear = [each for each in candidates.known if each.kernel.startswith("10.0 + ")]
     assert [candidate.scaling for candidate in linear] == ["auto", "quantile"]
     level, slope = parse(linear[0].kernel).diag(np.stack([0 * SCALE, np.sqrt(SCALE)]))

@@ -93,9 +93,8 @@ def test_no_bit_depends_on_the_division_of_rows(dtype, each):
             turned = summed_differences(Z[others], X[rows], weights, each)
             np.testing.assert_array_equal(turned.T, whole[rows, others])
     tiles = X[:1024].reshape(4, 256, 5)
-    np.testing.assert_array_equal(
-        summed_differences(tiles, Z, weights, each).reshape(1024, -1), whole[:1024]
-    )
+    found = summed_differences(tiles, Z, weights, each)
+    np.testing.assert_array_equal(found.reshape(1024, -1), whole[:1024])
 
 
 def test_numbers_out_of_range_give_no_nan():

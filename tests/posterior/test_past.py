@@ -31,10 +31,8 @@ def features(active, X):
 def regression(active, X, y):
     """The maximum of -|y - w^T c|^2 / 2 - tr(c^T P c) / 2 s, for numbers y (n, 3)."""
     coefficients, gain = [], []
-    of_kernels = zip(
-        features(active, X), active.penalties(active.factors()), active.columns(), strict=True
-    )
-    for w, P, columns in of_kernels:
+    penalties = active.penalties(active.factors())
+    for w, P, columns in zip(features(active, X), penalties, active.columns(), strict=True):
         B = P / SCALE + w @ w.T
         coefficients.append(np.linalg.solve(B, w @ y[:, columns]))
         gain.append(np.linalg.cholesky(B))
@@ -150,9 +148,8 @@ def loss(active, gone, gain):
             W = L @ gain[c] @ gain[c].T @ L.T
         # best others: W_kk (a - alpha_k) = W_kg alpha_g
         best = np.zeros_like(alpha)
-        best[kept] = alpha[kept] + np.linalg.solve(
-            W[np.ix_(kept, kept)], W[np.ix_(kept, gone)] @ alpha[gone]
-        )
+        lost = W[np.ix_(kept, gone)] @ alpha[gone]
+        best[kept] = alpha[kept] + np.linalg.solve(W[np.ix_(kept, kept)], lost)
         total += 0.5 * float(np.vdot(best - alpha, W @ (best - alpha)))
     return total
 

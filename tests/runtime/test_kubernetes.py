@@ -144,9 +144,8 @@ def test_the_commands_of_the_job_train(tmp_path):
 
     cluster = cluster_of("job.yaml")
     [config] = [each for each in resources("job.yaml") if each["kind"] == "ConfigMap"]
-    (tmp_path / "cluster.yaml").write_text(
-        here(config["data"]["cluster.yaml"]).replace("workers: 4", "workers: 2")
-    )
+    text = here(config["data"]["cluster.yaml"]).replace("workers: 4", "workers: 2")
+    (tmp_path / "cluster.yaml").write_text(text)
     with (tmp_path / "log").open("w") as log:
         others = [start(cluster["scheduler"]["spec"]["containers"][0])]
         worker = cluster["worker"]["spec"]["containers"][0]
