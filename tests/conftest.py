@@ -14,7 +14,6 @@ import pytest
 
 from sparsegp.runtime import Runtime, open_runtime
 from sparsegp.settings import sparse
-from tests import processes
 from tests.s3 import s3, s3_keys, s3_server  # noqa: F401 - fixtures
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -32,12 +31,6 @@ the fixture `searching`."""
 def searching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no kernel is named it is searched for, as for everybody."""
     monkeypatch.setattr(sparse, "USUAL_KERNEL", USUAL_KERNEL)
-
-
-@pytest.fixture(scope="session")
-def environment() -> dict[str, str]:
-    """Environment of child processes that import the package from this checkout."""
-    return processes.environment()
 
 
 @pytest.fixture(scope="session")

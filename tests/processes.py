@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 from click.testing import CliRunner, Result
@@ -37,6 +38,20 @@ def invoke(*arguments: object, code: int = 0, text: str | None = None) -> Result
         raise result.exception
     assert result.exit_code == code, result.output
     return result
+
+
+def told(*arguments: object) -> Any:
+    """Return the object that the program prints with --json, on one line."""
+    (line,) = invoke(*arguments, "--json").stdout.splitlines()
+    return json.loads(line)
+
+
+def run_python(*words: object, code: int = 0, **how: Any) -> "subprocess.CompletedProcess[str]":
+    """Run Python in a process of its own to its end, and check its exit code."""
+    how = {"env": environment(), "capture_output": True, "text": True, **how}
+    done = subprocess.run([sys.executable, *map(str, words)], check=False, **how)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def wait_until(happened: Callable[[], bool], seconds: float = PATIENCE) -> bool:

@@ -5,12 +5,10 @@ without AVX-512, whose products differ in their last bits with the number of thr
 """
 
 import os
-import subprocess
-import sys
 
 import pytest
 
-from tests import processes
+from tests.processes import environment, run_python
 
 COUNT = """
 import threadpoolctl
@@ -24,17 +22,12 @@ X, y = (rows[:900] for rows in load_digits(return_X_y=True))
 """
 
 
-def run(*script: str) -> None:
-    environment = {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "2"}
-    subprocess.run(
-        [sys.executable, "-c", "".join(script)],
-        env=processes.environment() | environment,
-        check=True,
-        timeout=120,
-    )
+def run(*script):
+    names = {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "2"}
+    run_python("-c", "".join(script), env=environment() | names, timeout=120)
 
 
-def test_lazy_predictions_are_the_eager_ones() -> None:
+def test_lazy_predictions_are_the_eager_ones():
     run(
         DATA,
         """
@@ -50,7 +43,7 @@ for predict in (model.predict_proba, lambda X: model.latent_mean_and_variance(X)
     )
 
 
-def test_predictions_of_several_threads_leave_the_process_as_it_was() -> None:
+def test_predictions_of_several_threads_leave_the_process_as_it_was():
     run(
         COUNT,
         DATA,
@@ -67,7 +60,7 @@ assert counts() == before
     )
 
 
-def test_the_last_of_several_restores_what_the_first_found() -> None:
+def test_the_last_of_several_restores_what_the_first_found():
     """Whatever the order in which they end; and a limit of the caller."""
     run(
         COUNT,
@@ -102,7 +95,7 @@ assert counts() == before
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot fork here")
-def test_a_forked_child_trains_and_tunes() -> None:
+def test_a_forked_child_trains_and_tunes():
     """While another thread of the parent holds the limit, which the child has not."""
     run(
         COUNT,

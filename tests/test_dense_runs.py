@@ -1,7 +1,5 @@
 """Runs of dense methods, by the API and the command line."""
 
-from pathlib import Path
-
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_iris
@@ -13,7 +11,7 @@ from tests.runs import assert_same
 
 
 @pytest.mark.parametrize("method", [*METHODS])
-def test_a_model_from_disk_predicts_the_same(tmp_path: Path, method: str) -> None:
+def test_a_model_from_disk_predicts_the_same(tmp_path, method):
     kernels = "1*rbf; 2*rbf; 3*rbf"
     X, y = (load_breast_cancer if method == "ep" else load_iris)(return_X_y=True)
     X, y = X[::5, :4], (X[::5, 0] if method == "exact" else y[::5])
@@ -25,7 +23,7 @@ def test_a_model_from_disk_predicts_the_same(tmp_path: Path, method: str) -> Non
     assert_same(again, model, X)
 
 
-def test_sampled_kernels_are_a_mixture(tmp_path: Path) -> None:
+def test_sampled_kernels_are_a_mixture(tmp_path):
     X, y = load_breast_cancer(return_X_y=True)
     X, y = X[:40, :4], y[:40]
     options = {"method": "laplace", "learn": "hmc", "steps": 8}

@@ -13,8 +13,7 @@ makes the named entries anew (all of them where no name is given).
 import json
 import re
 import sys
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,13 @@ import sparsegp
 FILE = Path(__file__).with_name("golden.json")
 N_SHOWN = 3  # held-out rows whose predictions are kept
 
-Arrays = tuple[np.ndarray, np.ndarray]
 Settings = dict[str, Any]
-LEARN: Settings = {"learn": "evidence", "major_steps": 2}
+LEARN = {"learn": "evidence", "major_steps": 2}
+PRIOR = "v: lognormal(1, 1); l: lognormal(1, 1)"
 
 
 @cache
-def table(name: str) -> tuple[Arrays, np.ndarray]:
+def table(name):
     """Return training rows (X, y) and the inputs of held-out rows."""
     rows = {"digits": 400, "cancer": 500}.get(name, 140)
     load = {"cancer": "breast_cancer", "levels": "diabetes"}.get(name, name)
@@ -45,18 +44,18 @@ def table(name: str) -> tuple[Arrays, np.ndarray]:
     return (X[:rows], y[:rows]), X[rows : rows + N_SHOWN]
 
 
-def sparse(data: str, **settings: Any) -> tuple[str, Settings]:
+def sparse(data, **settings):
     general = {"n_active": 30, "precision": "float64"}
     return data, {**general, "kernel": "50*rbf + 50*matern52", **settings}
 
 
-def moments(data: str, likelihood: str, **settings: Any) -> tuple[str, Settings]:
+def moments(data, likelihood, **settings):
     """Settings of the general informative vector machine."""
     general = {"sites": "moments", "criterion": "information", "posterior": "adf"}
     return sparse(data, **{"kernel": "10*rbf", **general, "likelihood": likelihood, **settings})
 
 
-def dense(data: str, method: str, **settings: Any) -> tuple[str, Settings]:
+def dense(data, method, **settings):
     return data, {"method": method, "kernel": "10*rbf(3)", **settings}
 
 
@@ -104,24 +103,11 @@ RUNS = {
     "variational": dense("wine", "variational"),
     "gibbs": dense("iris", "gibbs(samples=40, burn_in=10, chains=2)"),
     "exact": dense("diabetes", "exact", likelihood="gaussian(0.3)"),
-    "exact, sampled": dense(
-        "diabetes",
-        "exact",
-        learn="hmc",
-        steps=4,
-        hyperprior="v: lognormal(1, 1); l: lognormal(1, 1)",
-    ),
+    "exact, sampled": dense("diabetes", "exact", learn="hmc", steps=4, hyperprior=PRIOR),
 }
 
 
-def fit(name: str, **where: Any) -> tuple[sparsegp.Model, np.ndarray]:
-    """Return the model of an entry of `RUNS`, and held-out inputs."""
-    data, settings = RUNS[name]
-    (X, y), X_test = table(data)
-    return sparsegp.train(X, y, **settings, **where), X_test
-
-
-def results(model: sparsegp.Model, X_test: np.ndarray) -> dict[str, Any]:
+def results(model, X_test):
     mean, variance = model.latent_mean_and_variance(X_test)
     found = {
         "rows": np.asarray(model.rows).tolist(),
@@ -138,11 +124,14 @@ def results(model: sparsegp.Model, X_test: np.ndarray) -> dict[str, Any]:
     return found
 
 
-def trained(name: str) -> Callable[[], dict[str, Any]]:
-    return lambda: results(*fit(name))
+def trained(name):
+    """Results of an entry of `RUNS`."""
+    data, settings = RUNS[name]
+    rows, X_test = table(data)
+    return results(sparsegp.train(*rows, **settings), X_test)
 
 
-def with_copies() -> dict[str, Any]:
+def with_copies():
     """Virtual informative vectors of a first run."""
     rows, X_test = table("digits")
     settings = RUNS["probit"][1] | {"kernel": "10*rbf"}
@@ -152,7 +141,7 @@ def with_copies() -> dict[str, Any]:
     return results(sparsegp.train(copies, **sparsegp.same_settings(first, n_active=40)), X_test)
 
 
-def tuned() -> dict[str, Any]:
+def tuned():
     """Growing subsamples, and a length scale for every column."""
     (X, y), _ = table("cancer")
     found = sparsegp.tune(X, y, n_active=20, precision="float64", max_trials=12)
@@ -160,23 +149,22 @@ def tuned() -> dict[str, Any]:
     return {"kernels": [found.kernel, *learnt]}
 
 
-ENTRIES: dict[str, Callable[[], dict[str, Any]]] = {
-    **{name: trained(name) for name in RUNS},
+ENTRIES = {
+    **{name: partial(trained, name) for name in RUNS},
     "virtual rows": with_copies,
     "tune": tuned,
 }
 
 
-def golden() -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-    return kept
+def golden():
+    return json.loads(FILE.read_text(encoding="utf-8"))
 
 
-def numbers(kernels: list[str]) -> list[float]:
+def numbers(kernels):
     return [float(text) for text in re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", " ".join(kernels))]
 
 
-def assert_same(found: dict[str, Any], kept: dict[str, Any]) -> None:
+def assert_same(found, kept):
     assert found.keys() == kept.keys()
     assert found.get("rows") == kept.get("rows")
     digits = 1e-5 if found.keys() == {"kernels"} else 1e-8  # a search ends with six
@@ -188,15 +176,15 @@ def assert_same(found: dict[str, Any], kept: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_golden(name: str) -> None:
+def test_golden(name):
     assert_same(ENTRIES[name](), golden()[name])
 
 
-def test_no_entry_is_left_over() -> None:
+def test_no_entry_is_left_over():
     assert golden().keys() == ENTRIES.keys()
 
 
-def write(names: list[str]) -> None:
+def write(names):
     kept = golden() if names else {}
     for name in names or ENTRIES:
         kept[name] = ENTRIES[name]()

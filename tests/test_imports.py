@@ -58,17 +58,17 @@ DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn"}
 """Where the name to import is not that of the distribution."""
 
 
-def modules() -> list[Path]:
+def modules():
     return sorted(ROOT.rglob("*.py"))
 
 
-def part_of(path: Path) -> str:
+def part_of(path):
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
 @cache
-def imported(path: Path) -> set[str]:
-    names: set[str] = set()
+def imported(path):
+    names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
@@ -80,7 +80,7 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def test_imports_only_from_layers_above() -> None:
+def test_imports_only_from_layers_above():
     wrong = []
     for path in modules():
         own = part_of(path)
@@ -94,7 +94,7 @@ def test_imports_only_from_layers_above() -> None:
     assert not wrong
 
 
-def test_libraries_stay_with_their_owners() -> None:
+def test_libraries_stay_with_their_owners():
     wrong = [
         f"{path.relative_to(ROOT)} imports {library}"
         for path in modules()
@@ -106,7 +106,7 @@ def test_libraries_stay_with_their_owners() -> None:
 
 @pytest.mark.skipif(not PROJECT.exists(), reason="an installed package has no pyproject.toml")
 @pytest.mark.parametrize("folder", ["sparsegp", "tests", "pipelines"])
-def test_every_import_is_declared(folder: str) -> None:
+def test_every_import_is_declared(folder):
     """The package needs no more than its dependencies and extras; tests those of tests too."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
@@ -139,11 +139,11 @@ EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]])
         (THREADS, "dask distributed yaml"),
     ],
 )
-def test_what_is_slow_to_import_waits_until_it_is_needed(code: str, heavy: str) -> None:
+def test_what_is_slow_to_import_waits_until_it_is_needed(code, heavy):
     script = f"import sys; {code}; assert not {set(heavy.split())} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_public_names_are_listed_before_they_are_used() -> None:
+def test_public_names_are_listed_before_they_are_used():
     assert dir(sparsegp) == sorted(sparsegp.__all__)
     assert {"train", "load"} <= {*dir(sparsegp)}

@@ -2,18 +2,16 @@
 
 import os
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from sparsegp.interrupt import StoppedAtOnce, StopRequest
+from tests.processes import run_python
 
 
-def test_stop_requests_inside_one_another_share_the_request() -> None:
+def test_stop_requests_inside_one_another_share_the_request():
     with StopRequest() as outer:
         with StopRequest() as inner:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -22,8 +20,8 @@ def test_stop_requests_inside_one_another_share_the_request() -> None:
             assert later.requested == "SIGTERM"
 
 
-def test_other_threads_have_the_request_of_the_main_one() -> None:
-    def looked() -> str:
+def test_other_threads_have_the_request_of_the_main_one():
+    def looked():
         with StopRequest() as stop:
             return stop.requested
 
@@ -35,7 +33,7 @@ def test_other_threads_have_the_request_of_the_main_one() -> None:
             assert executor.submit(looked).result() == "SIGTERM"
 
 
-def test_no_handler_of_errors_swallows_a_stop_at_once() -> None:
+def test_no_handler_of_errors_swallows_a_stop_at_once():
     """Readers of files call what they cannot read damaged, whatever the library raised."""
     with (
         pytest.raises(StoppedAtOnce, match="stopped by SIGTERM; run it again"),
@@ -45,14 +43,10 @@ def test_no_handler_of_errors_swallows_a_stop_at_once() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_an_import_does_not_swallow_a_stop_at_once(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_an_import_does_not_swallow_a_stop_at_once(tmp_path):
     """As modules do that try one import after the other."""
     swallows = "try:\n    os.kill(os.getpid(), signal.SIGTERM)\nexcept BaseException:\n    pass\n"
     (tmp_path / "tries.py").write_text(f"import os, signal\n{swallows}")
     script = "with StopRequest(at_once='run it again'): import tries"
-    command = [sys.executable, "-c", f"from sparsegp.interrupt import StopRequest\n{script}"]
-    how = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
-    done = subprocess.run(command, check=False, **how)
-    assert (done.returncode, done.stderr) == (75, "stopped by SIGTERM; run it again\n")
+    words = "-c", f"from sparsegp.interrupt import StopRequest\n{script}"
+    assert run_python(*words, code=75, cwd=tmp_path).stderr == "stopped by SIGTERM; run it again\n"

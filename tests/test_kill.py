@@ -4,25 +4,25 @@ Half of the kills hit the driver, which is then started again with --resume; the
 process while the driver goes on. `pytest -s` tells what every kill hit, and when.
 """
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 from distributed import Client
 
+import sparsegp
+from sparsegp.data import open_dataset
 from tests.processes import KERNEL, PATIENCE, dask_cluster, environment, invoke, worker_processes
+from tests.runs import assert_same
 
 ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
-RUNS: dict[str, tuple[object, ...]] = {
+RUNS = {
     "adf": ("--n-active", 600, "--posterior", "adf", "--panel", 1, *ROUNDS),
     "bound": ("--n-active", 300, "--posterior", "adf", "--stub-entries", 150_000, *ROUNDS),
     "all": ("--n-active", 300, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
@@ -33,42 +33,24 @@ RUNS: dict[str, tuple[object, ...]] = {
 }
 KILLS = int(os.environ.get("SPARSEGP_KILLS", "3"))
 """Of each run in the long tests."""
-Outcome = tuple[list[int], dict[str, np.ndarray]]
 
 
-def command(*arguments: object) -> list[str]:
+def command(*arguments):
     named = () if "--kernel" in arguments else KERNEL
     return [sys.executable, "-m", "sparsegp", "train", *map(str, arguments), *named, "--quiet"]
 
 
-def train(*arguments: object) -> float:
+def train(*arguments):
     """Train in a process of its own, undisturbed; return the seconds it took."""
     begin = time.monotonic()
     subprocess.run(command(*arguments), env=environment(), timeout=300, check=True)
     return time.monotonic() - begin
 
 
-def outcome(run: Path, data: Path | str) -> Outcome:
-    """Return the active rows, and the predictions with latent means and variances."""
-    found: dict[str, Any] = json.loads(invoke("inspect", run, "--json").stdout)
-    out = run.with_suffix(".npz")
-    invoke("predict", run, data, "--out", out, "--latent")
-    with np.load(out) as arrays:
-        return found["active_rows"], dict(arrays)
-
-
-def assert_same(found: Outcome, expected: Outcome) -> None:
-    assert found[0] == expected[0]
-    assert found[1].keys() == expected[1].keys()
-    for name, array in found[1].items():
-        assert array.dtype == expected[1][name].dtype
-        assert array.tobytes() == expected[1][name].tobytes(), name
-
-
 class Driver:
     """The driver of a run, begun or resumed, and its workers."""
 
-    def __init__(self, run: Path, arguments: tuple[object, ...]) -> None:
+    def __init__(self, run, arguments):
         self.begin = time.monotonic()
         self.process = subprocess.Popen(
             command(*arguments, "--out", run, "--resume"),
@@ -78,13 +60,13 @@ class Driver:
             start_new_session=True,
         )
 
-    def wait(self, seconds: float) -> int | None:
+    def wait(self, seconds):
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
-    def kill(self) -> None:
+    def kill(self):
         """Kill the driver; its workers end by themselves."""
         workers = worker_processes(self.process.pid)
         self.process.kill()
@@ -92,14 +74,14 @@ class Driver:
         _, alive = psutil.wait_procs(workers, timeout=PATIENCE)
         assert not alive
 
-    def kill_worker(self, rng: np.random.Generator) -> bool:
+    def kill_worker(self, rng):
         workers = worker_processes(self.process.pid)
         if workers:
             os.kill(workers[rng.integers(len(workers))].pid, signal.SIGKILL)
         return bool(workers)
 
 
-def killed(run: Path, arguments: tuple[object, ...], kills: int, seconds: float, seed: int) -> int:
+def killed(run, arguments, kills, seconds, seed):
     """Kill a run that takes so many seconds again and again; return how often, when it has ended.
 
     A driver that gives up, since workers are lost too fast, is begun again like one that was
@@ -128,17 +110,17 @@ def killed(run: Path, arguments: tuple[object, ...], kills: int, seconds: float,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_killed_at_any_instant(name: str, clusters: Path, tmp_path: Path) -> None:
+def test_killed_at_any_instant(name, clusters, tmp_path):
     """The result is that of a run that was never killed. Runs are begun until there were enough."""
     data = {"learnt": "toy", "tuned": "toy", "auto": "wine", "gibbs": "iris"}.get(name, clusters)
     arguments = (data, *RUNS[name], "--workers", 2)
     seconds = train(*arguments, "--out", tmp_path / "whole")
-    expected = outcome(tmp_path / "whole", data)
+    expected, X = sparsegp.load(tmp_path / "whole"), open_dataset(data).train.X.compute()
     done, runs = 0, 0
     while done < KILLS:
         run = tmp_path / f"run-{runs}"
         done += killed(run, arguments, KILLS - done, seconds, runs)
-        assert_same(outcome(run, data), expected)
+        assert_same(sparsegp.load(run), expected, X)
         assert not [path for path in run.iterdir() if path.name[0] == "."]
         runs += 1
         assert runs < 2 * KILLS
@@ -146,7 +128,7 @@ def test_killed_at_any_instant(name: str, clusters: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_scheduler_and_workers_started_by_hand(clusters: Path, tmp_path: Path) -> None:
+def test_scheduler_and_workers_started_by_hand(clusters, tmp_path):
     """The result is that of threads, to the last bit; the cluster stays, and is empty."""
     settings = ("train", clusters, "--n-active", 150, "--posterior", "active", "--quiet")
     invoke(*settings, "--threads", 2, "--out", tmp_path / "threads")
@@ -159,5 +141,5 @@ def test_scheduler_and_workers_started_by_hand(clusters: Path, tmp_path: Path) -
         invoke(*settings, *where, "--out", tmp_path / "cluster")
         assert len(client.nthreads()) == 2
         assert not any(client.has_what().values())
-    expected = outcome(tmp_path / "threads", clusters)
-    assert_same(outcome(tmp_path / "cluster", clusters), expected)
+    found, expected = (sparsegp.load(tmp_path / name) for name in ("cluster", "threads"))
+    assert_same(found, expected, open_dataset(clusters).train.X.compute())

@@ -3,11 +3,8 @@
 import json
 import logging
 import re
-import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import distributed
 import numpy as np
@@ -23,7 +20,7 @@ from sparsegp.memory.room import Room, check_rooms, room, shortage
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.settings import DenseSettings, TrainSettings
-from tests.processes import environment
+from tests.processes import run_python
 
 PEAKS = """
 import json, os, sys
@@ -41,7 +38,7 @@ if __name__ == "__main__":
         print(json.dumps([peak(pid) for pid in (os.getpid(), *pids)]))
 """
 CHUNK = 4096
-SHAPES: dict[str, tuple[tuple[int, int, int, int], dict[str, Any]]] = {
+SHAPES = {
     "adf, panels": ((16000, 200, 5, 0), {"n_active": 128, "panel": 64, "posterior": "adf"}),
     "all, held-out rows": ((30000, 200, 5, 10000), {"n_active": 300, "panel": 64}),
     "many active rows": ((8000, 50, 3, 0), {"n_active": 1500, "panel": 64}),
@@ -56,7 +53,7 @@ SHAPES: dict[str, tuple[tuple[int, int, int, int], dict[str, Any]]] = {
 }
 
 
-def write(path: Path, n: int, p: int, n_classes: int, n_test: int) -> None:
+def write(path, n, p, n_classes, n_test):
     """Write a zarr group of rows of which the column of their class tells."""
     rng, group = np.random.default_rng(0), zarr.open_group(path, mode="w")
     for part, rows in (("train", n), ("test", n_test)):
@@ -74,15 +71,14 @@ def write(path: Path, n: int, p: int, n_classes: int, n_test: int) -> None:
     ("name", "runtime"),
     [("all, held-out rows", "threads=2"), *((name, "workers=2") for name in SHAPES)],
 )
-def test_no_process_takes_more_than_its_estimate(name: str, runtime: str, tmp_path: Path) -> None:
+def test_no_process_takes_more_than_its_estimate(name, runtime, tmp_path):
     (n, p, n_classes, n_test), named = SHAPES[name]
     write(tmp_path / "rows.zarr", n, p, n_classes, n_test)
     script = tmp_path / "peaks.py"
     script.write_text(PEAKS)
     settings = TrainSettings.given(**named)
     named = {**named, "kernel": settings.kernel}  # with a search, where that is usual
-    command = [sys.executable, script, tmp_path / "rows.zarr", runtime, json.dumps(named)]
-    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
+    done = run_python(script, tmp_path / "rows.zarr", runtime, json.dumps(named))
     driver, *workers = json.loads(done.stdout.splitlines()[-1])
     where = {"n_workers": 2} if workers else {"n_threads": 2}
     d = settings.rows_to_include(n)
@@ -95,7 +91,7 @@ def test_no_process_takes_more_than_its_estimate(name: str, runtime: str, tmp_pa
 
 # -- arrays of row blocks --------------------------------------------------------------------------
 
-TASKS: dict[str, tuple[int, dict[str, Any]]] = {
+TASKS = {
     "one kernel": (4, {}),
     "a kernel a class": (4, {"sites": "moments", "kernel_per_class": True}),
     "two classes": (2, {"likelihood": "probit"}),
@@ -108,7 +104,7 @@ TASKS: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_arrays_of_the_row_blocks(task: str) -> None:
+def test_arrays_of_the_row_blocks(task):
     """While rows are included, and what a checkpoint holds of them."""
     n_classes, named = TASKS[task]
     n, d = (9000, 60) if task == "bounded" else (1100, 20)
@@ -120,7 +116,7 @@ def test_arrays_of_the_row_blocks(task: str) -> None:
         Training(table_from_arrays(X, y), settings, runtime=runtime) as run,
     ):
         run.build()
-        stub, blocks = 0, runtime._blocks  # type: ignore[attr-defined]
+        stub, blocks = 0, runtime._blocks
         for _ in run.include(d):
             stub = max(stub, sum(M.nbytes for b in blocks for panels in b.stubs for M in panels))
         inputs = sum(block.X.nbytes for block in blocks)
@@ -131,7 +127,7 @@ def test_arrays_of_the_row_blocks(task: str) -> None:
     assert 0.8 * saved <= found["checkpoint_bytes"] <= 1.5 * saved
 
 
-def test_workers_share_the_rows() -> None:
+def test_workers_share_the_rows():
     shape = Shape(131_072, 50, 5, 1000, TrainSettings())
     alone, shared = estimate(shape), estimate(replace(shape, n_workers=4))
     assert alone["worker_bytes"] == 0
@@ -146,7 +142,7 @@ def test_workers_share_the_rows() -> None:
     ("n", "workers", "wanted", "rows"),
     [(1000, 1, None, 1024), (1000, 2, None, 512), (20_000, 2, None, 5120), (99, 5, 300, 512)],
 )
-def test_rows_of_a_block(n: int, workers: int, wanted: int | None, rows: int) -> None:
+def test_rows_of_a_block(n, workers, wanted, rows):
     assert rows_of_block(n, workers, 1, wanted) == rows
 
 
@@ -156,7 +152,7 @@ SHAPE = Shape(200_000, 50, 4, 1000, TrainSettings(n_active=1000), n_workers=4)
 DRIVER = Room("this process", "laptop", 10**12)
 
 
-def nodes(free: int, count: int = 4, **named: Any) -> list[Room]:
+def nodes(free, count=4, **named):
     return [DRIVER, *(Room(f"worker {i}", f"node {i}", free, **named) for i in range(count))]
 
 
@@ -169,14 +165,14 @@ def nodes(free: int, count: int = 4, **named: Any) -> list[Room]:
         {"posterior": "adf", "active_per_class": True, "sites": "moments"},
     ],
 )
-def test_what_is_advised_fits(options: dict[str, Any]) -> None:
+def test_what_is_advised_fits(options):
     """Each remedy, read as a user would, gives an estimate that is within the memory."""
     if "active_per_class" in options:
         options = {**options, "kernel_per_class": True, "criterion": "information"}
     shape = replace(SHAPE, settings=TrainSettings(n_active=1000, **options))
     rooms = nodes(int(0.8 * estimate(shape)["worker_bytes"]) - 160_000_000)
 
-    def fits(other: Shape) -> bool:
+    def fits(other):
         return not shortage(other, rooms)
 
     assert "more memory on node 0, where" in shortage(shape, rooms)
@@ -191,7 +187,7 @@ def test_what_is_advised_fits(options: dict[str, Any]) -> None:
         assert fits(replace(shape, settings=replace(shape.settings, precision="float32")))
 
 
-def test_memory_of_a_machine_and_of_a_process() -> None:
+def test_memory_of_a_machine_and_of_a_process():
     need = estimate(SHAPE)["worker_bytes"]
     apart = nodes(need)
     together = [DRIVER, *(room._replace(machine="node") for room in apart[1:])]
@@ -203,9 +199,7 @@ def test_memory_of_a_machine_and_of_a_process() -> None:
     assert remedies(SHAPE, lambda other: False) == []
 
 
-def test_what_cannot_fit_is_refused_and_what_may_not_warned_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_what_cannot_fit_is_refused_and_what_may_not_warned_of(caplog):
     need = estimate(SHAPE)["worker_bytes"] - 184_000_000
     for share, outcome in ((1.01, ""), (0.95, "may take"), (0.4, "takes")):
         caplog.clear()
@@ -221,7 +215,7 @@ def test_what_cannot_fit_is_refused_and_what_may_not_warned_of(
         check_rooms(dense, [DRIVER])
 
 
-def test_a_run_in_threads_is_refused_before_it_reads(tmp_path: Path) -> None:
+def test_a_run_in_threads_is_refused_before_it_reads(tmp_path):
     """By the limit of the system on the memory of the process."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 3000)
@@ -233,11 +227,8 @@ def test_a_run_in_threads_is_refused_before_it_reads(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))\n"
         "main()"
     )
-    command = [sys.executable, "-c", program, "train", "rows.npz", "--n-active", "2500", "--quiet"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2, done.stderr
+    words = ("train", "rows.npz", "--n-active", 2500, "--quiet")
+    done = run_python("-c", program, *words, code=2, cwd=tmp_path)
     (line,) = done.stderr.splitlines()
     found = re.match(r"error: this run takes .* in this process, .*; what .*--n-active (\d+)", line)
     assert found is not None, line
@@ -245,9 +236,7 @@ def test_a_run_in_threads_is_refused_before_it_reads(tmp_path: Path) -> None:
     assert not (tmp_path / "sparsegp-run-rows").exists()
 
 
-def test_a_container_has_less_room_than_its_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_container_has_less_room_than_its_machine(tmp_path, monkeypatch):
     (tmp_path / "of-old").write_text("max\n")
     (tmp_path / "of-new").write_text("1073741824\n")
     files = [str(tmp_path / name) for name in ("no-file", "of-old", "of-new")]
@@ -259,7 +248,7 @@ def test_a_container_has_less_room_than_its_machine(
 
 
 @pytest.mark.slow
-def test_workers_with_small_limits_refuse_a_run() -> None:
+def test_workers_with_small_limits_refuse_a_run():
     """Limits of Dask."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 10)), np.arange(3000) % 3

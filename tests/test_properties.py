@@ -1,7 +1,5 @@
 """What holds whatever the data: properties of whole models, and another program's figures."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,9 +17,9 @@ few = settings(max_examples=5, deadline=None, derandomize=True)
 many = settings(max_examples=20, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**32 - 1)
 
-GENERAL: dict[str, Any] = {"calibration": "none", "precision": "float64"}
-PLAIN: dict[str, Any] = {"posterior": "adf", **GENERAL}
-KINDS: dict[str, dict[str, Any]] = {
+GENERAL = {"calibration": "none", "precision": "float64"}
+PLAIN = {"posterior": "adf", **GENERAL}
+KINDS = {
     "shared": {"kernel": "3*rbf", **PLAIN},
     "per class": {"kernel": "3*rbf; 2*matern52; 2*ard", "kernel_per_class": True, **PLAIN},
     "moments": {"sites": "moments", "kernel_per_class": True, **GENERAL},
@@ -33,7 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def rows(seed: int, kind: str, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+def rows(seed, kind, n=40):
     """Rows of three overlapping clusters, or two of them, or numbers."""
     rng = np.random.default_rng(seed)
     codes = np.arange(n) % (2 if kind in {"probit", "logistic", "laplace"} else 3)
@@ -44,7 +42,7 @@ def rows(seed: int, kind: str, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("kind", KINDS)
 @few
 @given(seed=seeds)
-def test_variances_fall_with_each_inclusion(kind: str, seed: int) -> None:
+def test_variances_fall_with_each_inclusion(kind, seed):
     X, y = rows(seed, kind)
     X_new = np.concatenate([X, np.random.default_rng(seed).normal(size=(10, 3)) * 3.0])
     before, former = np.inf, np.empty(0)
@@ -64,21 +62,16 @@ def test_variances_fall_with_each_inclusion(kind: str, seed: int) -> None:
 )
 @many
 @given(seed=seeds, spread=st.floats(0.0, 30.0), scale=st.floats(1e-3, 1e3))
-def test_an_inclusion_never_loses_information(
-    likelihood: str, name: str, seed: int, spread: float, scale: float
-) -> None:
+def test_an_inclusion_never_loses_information(likelihood, name, seed, spread, scale):
     rng, n = np.random.default_rng(seed), 20
     chosen = parse_likelihood(likelihood)
     n_classes = 2 if likelihood.startswith(("probit", "logistic")) else 4
     member = chosen.start(n_classes, 12)
     n_latent = member.n_latent(n_classes)
     target = rng.normal(size=n) if chosen.family.numeric else rng.integers(n_classes, size=n)
-    now = Marginals(
-        np.arange(n),
-        target,
-        spread * rng.normal(size=(n, n_latent)),
-        scale * rng.uniform(0.01, 1.0, size=(n, n_latent)),
-    )
+    mean = spread * rng.normal(size=(n, n_latent))
+    variance = scale * rng.uniform(0.01, 1.0, size=(n, n_latent))
+    now = Marginals(np.arange(n), target, mean, variance)
     sites = SiteRule(member, "moments").sites(now.mean, now.variance, now.target)
     criterion = CRITERIA[name]()
     assert isinstance(criterion, Change)
@@ -96,7 +89,7 @@ PERMUTED = {
 @pytest.mark.parametrize("kind", PERMUTED)
 @few
 @given(seed=seeds, names=st.permutations(range(3)))
-def test_permuted_classes_permute_the_columns(kind: str, seed: int, names: list[int]) -> None:
+def test_permuted_classes_permute_the_columns(kind, seed, names):
     X, y = rows(seed, "clusters")
     one = sparsegp.train(X, y, runtime="threads=1", **PERMUTED[kind])
     other = sparsegp.train(X, np.array(names)[y], runtime="threads=1", **PERMUTED[kind])
@@ -106,7 +99,7 @@ def test_permuted_classes_permute_the_columns(kind: str, seed: int, names: list[
 
 @few
 @given(seed=seeds, variance=st.floats(0.1, 50.0), length_scale=st.floats(0.3, 10.0))
-def test_laplace_is_that_of_scikit_learn(seed: int, variance: float, length_scale: float) -> None:
+def test_laplace_is_that_of_scikit_learn(seed, variance, length_scale):
     """Two classes, logistic likelihood; it averages by a mixture of five error functions."""
     X, y = rows(seed, "laplace", n=60)
     X_new = rows(seed + 1, "laplace")[0]

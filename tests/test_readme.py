@@ -12,9 +12,8 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import dropwhile
+from itertools import chain, dropwhile
 from pathlib import Path
 from runpy import run_path
 
@@ -69,14 +68,13 @@ class Fence:
     line: int
 
 
-def fences(path: Path) -> Iterator[Fence]:
+def fences(path):
     lines = path.read_text(encoding="utf-8").splitlines()
     begin = None
     for number, line in enumerate(lines):
         if line.startswith("```") and begin is None:
             begin = number
         elif line.startswith("```"):
-            assert begin is not None
             text = "\n".join(lines[begin + 1 : number])
             yield Fence(lines[begin][3:], text, begin + 2)
             begin = None
@@ -85,26 +83,26 @@ def fences(path: Path) -> Iterator[Fence]:
     assert begin is None, f"{path.name}:{begin} is never closed"
 
 
-def commands(text: str) -> list[list[str]]:
+def commands(text):
     """Return the commands of a block as words."""
     parts = [part for line in text.splitlines() for part in line.split("&&")]
     split = [shlex.split(part, comments=True) for part in parts]
     return [words for each in split if (words := [*dropwhile(ASSIGNMENT.match, each)])]
 
 
-def shape(line: str) -> str:
+def shape(line):
     """Return a line with its numbers and its white space made equal."""
     line = re.sub(r"-?\d+(\.\d+)?(e[+-]?\d+)?", "#", line.replace("\u2026", ""))
     line = re.sub(r"\b([kMG]B|bytes)\b", "B", line)
     return " ".join(line.split())
 
 
-def nlpps(line: str) -> list[float]:
+def nlpps(line):
     """Return the NLPPs that a line states."""
     return [float(number) for number in re.findall(r"nlpp +(\d+\.\d+)", line)]
 
 
-def assert_printed(shown: str, printed: str, where: str) -> None:
+def assert_printed(shown, printed, where):
     """Check that every line shown was printed, with NLPPs within 3 % and any other numbers."""
     lines = [(shape(line), nlpps(line)) for line in printed.splitlines()]
     for line in shown.splitlines():
@@ -119,7 +117,7 @@ def assert_printed(shown: str, printed: str, where: str) -> None:
         assert found, f"{where} shows {line!r}; printed:\n{printed}"
 
 
-def parse_only(words: list[str]) -> None:
+def parse_only(words):
     """Check that a command of the program has such options and arguments."""
     with click.Context(program, info_name="sparsegp") as context:
         command = program.get_command(context, words[1])
@@ -127,11 +125,11 @@ def parse_only(words: list[str]) -> None:
         command.make_context(words[1], words[2:])
 
 
-def can_run(words: list[str]) -> bool:
+def can_run(words):
     return not any(word in NEEDS or "://" in word for word in words)
 
 
-def check_other(words: list[str]) -> None:
+def check_other(words):
     """Check a command that is not run: its files and extras are there."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     if words[0] == "pip":
@@ -158,7 +156,7 @@ def check_other(words: list[str]) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """The files that the commands speak of, and the folder where they run."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, size=90)
@@ -171,7 +169,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def printed_by(text: str, where: str) -> str:
+def printed_by(text, where):
     """Run the commands of a block, and return what the program printed."""
     printed = ""
     for words in commands(text):
@@ -189,7 +187,7 @@ def printed_by(text: str, where: str) -> str:
     return printed
 
 
-def printed_by_python(fence: Fence, page: str, names: dict[str, object]) -> str:
+def printed_by_python(fence, page, names):
     """Run a block of Python, and return what it printed; a comment after a print is its line."""
     code = compile("\n" * (fence.line - 1) + fence.text, page, "exec")
     with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -200,7 +198,7 @@ def printed_by_python(fence: Fence, page: str, names: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_examples(name: str, folder: Path) -> None:
+def test_examples(name, folder):
     """All blocks of a page, one after the other; its Python in one namespace."""
     printed, names = "", {"__name__": "__main__"}
     for fence in fences(ROOT / name):
@@ -216,14 +214,27 @@ def test_examples(name: str, folder: Path) -> None:
             assert known, f"{where}: a block of kind {fence.language!r}"
 
 
-def test_contributing() -> None:
+@pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("cluster/*/")))
+def test_commands_of_the_ready_folders(name):
+    """Those of this program have such options, and the files that they name are there."""
+    blocks = fences(ROOT / "cluster" / name / "README.md")
+    every = [words for each in blocks if each.language == "sh" for words in commands(each.text)]
+    own = [words for words in every if words[0] == "sparsegp"]
+    assert own
+    for words in own:
+        parse_only(words)
+    for word in chain.from_iterable(every):
+        assert not word.startswith("cluster/") or (ROOT / word).is_file(), word
+
+
+def test_contributing():
     """In a process of its own, for the examples add to the registries."""
     blocks = (f.text for f in fences(ROOT / "CONTRIBUTING.md") if f.language == "python")
     subprocess.run([sys.executable, "-c", "\n".join(blocks)], check=True)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_links_and_folders(name: str) -> None:
+def test_links_and_folders(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
         assert ((ROOT / name).parent / link).exists(), link
@@ -231,7 +242,7 @@ def test_links_and_folders(name: str) -> None:
         assert (ROOT / folder).is_dir(), folder
 
 
-def test_table_of_the_readme_is_that_of_the_results() -> None:
+def test_table_of_the_readme_is_that_of_the_results():
     """If not, `python docs/results.py` makes it anew."""
     results = run_path(str(ROOT / "docs/results.py"))
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -239,19 +250,18 @@ def test_table_of_the_readme_is_that_of_the_results() -> None:
     assert results["with_table"](text) == text
 
 
-def test_every_folder_is_described() -> None:
+def test_every_folder_is_described():
     text = (ROOT / "docs/explanation/code.md").read_text(encoding="utf-8")
     for folder in sorted(path.parent.name for path in (ROOT / "sparsegp").glob("*/__init__.py")):
         assert f"| `sparsegp/{folder}` |" in text, folder
 
 
-def test_every_option_that_a_page_names_exists() -> None:
+def test_every_option_that_a_page_names_exists():
     """Also those in running text and tables."""
     known = {"--help", "--requeue", "--nthreads", "--memory-limit", "--nworkers", "--version"}
     with click.Context(program) as context:
         for name in program.list_commands(context):
             command = program.get_command(context, name)
-            assert command is not None
             for parameter in command.params:
                 known |= {*parameter.opts, *parameter.secondary_opts}
     for name in PAGES:

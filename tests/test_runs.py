@@ -5,14 +5,12 @@ kind of run is one entry of `tests.runs.KINDS`.
 """
 
 from contextlib import suppress
-from pathlib import Path
 
 import dask.array as da
 import pytest
 
 import sparsegp
 from sparsegp.errors import Interrupted
-from sparsegp.runtime import Runtime
 from tests.runs import KINDS, Stopper, assert_same, data_for, train
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -24,7 +22,7 @@ ROWS = {
 
 
 @every_kind
-def test_blocks_chunks_and_workers_change_no_bit(kind: str, workers: Runtime) -> None:
+def test_blocks_chunks_and_workers_change_no_bit(kind, workers):
     X, y, X_new = data_for(kind, ROWS[kind])
     expected = train(kind, X, y, runtime="threads=1", block_rows=len(X))
     sparse = {} if "method" in KINDS[kind] else {"block_rows": 256}
@@ -33,7 +31,7 @@ def test_blocks_chunks_and_workers_change_no_bit(kind: str, workers: Runtime) ->
 
 
 @every_kind
-def test_stopped_and_resumed_runs_end_with_the_same_bits(kind: str, tmp_path: Path) -> None:
+def test_stopped_and_resumed_runs_end_with_the_same_bits(kind, tmp_path):
     """In one thread and in two."""
     X, y, X_new = data_for(kind, ROWS[kind])
     how = {"out": tmp_path / "run", "resume": True}

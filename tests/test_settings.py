@@ -1,7 +1,6 @@
 """The one list of settings: every one is checked by what it declares."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from sparsegp.errors import SettingsError
 from sparsegp.settings import (
     DenseSettings,
     Setting,
-    Settings,
     TrainSettings,
     declared,
     settings_given,
@@ -19,7 +17,7 @@ from sparsegp.settings import (
 ALL = [
     (owner, each) for owner in (TrainSettings, DenseSettings) for each in declared(owner).values()
 ]
-WRONG: dict[type, list[Any]] = {
+WRONG = {
     int: [1.5, "5", True, None, 10**30, 10**5000, [1]],
     float: [math.nan, math.inf, "0.5", True, None, 10**400],
     str: [5, None, b"rbf", ["rbf"]],
@@ -27,14 +25,12 @@ WRONG: dict[type, list[Any]] = {
 }
 
 
-def name(case: Any) -> str:
+def name(case):
     return case.name if isinstance(case, Setting) else case.__name__
 
 
 @pytest.mark.parametrize(("owner", "setting"), ALL, ids=name)
-def test_values_of_another_type_are_refused_in_a_sentence(
-    owner: type[Settings], setting: Setting
-) -> None:
+def test_values_of_another_type_are_refused_in_a_sentence(owner, setting):
     for value in WRONG[setting.kind]:
         if value is None and setting.optional:
             continue
@@ -44,8 +40,8 @@ def test_values_of_another_type_are_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize(("owner", "setting"), ALL, ids=name)
-def test_values_out_of_range_are_refused(owner: type[Settings], setting: Setting) -> None:
-    outside: list[Any] = []
+def test_values_out_of_range_are_refused(owner, setting):
+    outside = []
     if setting.least is not None:
         outside.append(setting.kind(setting.least) - 1)
     if setting.above is not None:
@@ -60,13 +56,13 @@ def test_values_out_of_range_are_refused(owner: type[Settings], setting: Setting
 
 
 @pytest.mark.parametrize(("owner", "setting"), ALL, ids=name)
-def test_help_names_every_choice(owner: type[Settings], setting: Setting) -> None:
+def test_help_names_every_choice(owner, setting):
     assert setting.help.endswith(".")
     for choice in setting.names:
         assert choice in setting.help
 
 
-def test_numbers_of_numpy_become_plain() -> None:
+def test_numbers_of_numpy_become_plain():
     settings = TrainSettings(n_active=np.int64(5), tolerance=np.float32(0.5), lazy=np.bool_(False))
     stored = settings.to_json()
     assert [type(stored[name]) for name in ("n_active", "tolerance", "lazy")] == [int, float, bool]
@@ -75,13 +71,13 @@ def test_numbers_of_numpy_become_plain() -> None:
 @pytest.mark.parametrize(
     "settings", [TrainSettings.given(seed=3), DenseSettings(method="ep(damping=0.5)")]
 )
-def test_json(settings: Settings) -> None:
+def test_json(settings):
     assert settings_given(**settings.to_json()) == settings
 
 
 @pytest.mark.parametrize("likelihood", ["probit", "logistic"])
 @pytest.mark.parametrize("posterior", ["all", "active"])
-def test_a_posterior_of_variational_sites_brings_these(likelihood: str, posterior: str) -> None:
+def test_a_posterior_of_variational_sites_brings_these(likelihood, posterior):
     settings = TrainSettings.given(likelihood=likelihood, posterior=posterior)
     assert (settings.sites, settings.criterion) == ("variational", "predictive")
     for named in ({}, {"posterior": "adf"}):
@@ -90,7 +86,7 @@ def test_a_posterior_of_variational_sites_brings_these(likelihood: str, posterio
 
 
 @pytest.mark.parametrize("owner", [{}, {"method": "laplace"}])
-def test_unknown_names_are_refused(owner: dict[str, Any]) -> None:
+def test_unknown_names_are_refused(owner):
     with pytest.raises(SettingsError, match=r"no settings n_rows; it knows .*kernel"):
         settings_given(**owner, n_rows=3)
     with pytest.raises(SettingsError, match=r"settings kernle; did you mean `kernel`\? It knows "):
@@ -98,7 +94,7 @@ def test_unknown_names_are_refused(owner: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("given", [{"panel": 10**9}, {"lookahead": 10**9, "panel": 1}])
-def test_batches_hold_no_more_rows_than_the_active_set(given: dict[str, int]) -> None:
+def test_batches_hold_no_more_rows_than_the_active_set(given):
     """Blocks and driver allocate their square."""
     assert TrainSettings(n_active=50, **given).order.slots == 50
     assert TrainSettings(**given).order.slots == 1000

@@ -57,7 +57,7 @@ EMPTY = Outer(0, float("nan"), False, Inner(np.empty(0)), np.empty(0, bool))
 
 
 @pytest.mark.parametrize("state", [FULL, EMPTY], ids=["full", "empty"])
-def test_comes_back_the_same(state: Outer) -> None:
+def test_comes_back_the_same(state):
     arrays = to_arrays(state)
     assert all(isinstance(array, np.ndarray) for array in arrays.values())
     again = from_arrays(Outer, arrays)
@@ -69,14 +69,14 @@ def test_comes_back_the_same(state: Outer) -> None:
     assert isinstance(again.steps, tuple)
 
 
-def test_names() -> None:
+def test_names():
     names = to_arrays(FULL)
     assert {"number", "inner.point", "chains.11.note", "steps", "notes"} <= names.keys()
     assert not {"cache", "start", "other.point", "likelihood"} & to_arrays(EMPTY).keys()
 
 
 @pytest.mark.parametrize("name", ["number", "inner.point", "notes"])
-def test_what_is_missing_or_damaged_is_refused(name: str) -> None:
+def test_what_is_missing_or_damaged_is_refused(name):
     arrays = to_arrays(FULL)
     with pytest.raises(StoreError, match="must hold the fields of"):
         from_arrays(Outer, {key: arrays[key] for key in arrays if key != name})

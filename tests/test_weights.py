@@ -1,6 +1,5 @@
 """Weights of rows: 2 is repetition and 0 removal, in whatever order the rows come."""
 
-import json
 import re
 
 import numpy as np
@@ -16,7 +15,7 @@ from sparsegp.data import as_table, table_from_arrays
 from sparsegp.data.weights import effective_rows
 from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
 from sparsegp.interrupt import StopRequest
-from tests.processes import invoke
+from tests.processes import invoke, told
 
 N = 300
 SETTINGS = {
@@ -72,15 +71,6 @@ def test_held_out_rows_have_no_weights_and_change_nothing(digits, name):
     same(beside, alone, X[220:])
 
 
-def test_weights_of_one_are_none(digits):
-    X, y, w = digits
-    same(train(X, y, sample_weight=np.ones(N)), train(X, y), X[:30])
-    kept = w > 0
-    found = train(X, y, sample_weight=kept)
-    same(found, train(X[kept], y[kept]), X[:30])
-    assert w[found.rows].min() > 0
-
-
 def test_the_objective_is_that_of_the_model(digits):
     """Heavy rows leave the stub as it is, also where it is a single tile."""
     X, y, _ = digits
@@ -102,10 +92,9 @@ def test_weights_of_classes(digits):
     named = train(X, y, class_weight={0: 3, 2: 0.5})
     same(named, train(X, y, class_weight="0=3, 2=0.5"), X[:30])
     same(named, train(X, y, sample_weight=np.array([3, 1, 0.5, 1])[y]), X[:30])
-    estimator = SparseGPClassifier(
-        n_active=24, class_weight={0: 3, 2: 0.5}, precision="float64"
-    ).fit(X, y)
-    np.testing.assert_array_equal(estimator.predict_proba(X[:9]), named.predict_proba(X[:9]))
+    estimator = SparseGPClassifier(n_active=24, class_weight={0: 3, 2: 0.5}, precision="float64")
+    found = estimator.fit(X, y).predict_proba(X[:9])
+    np.testing.assert_array_equal(found, named.predict_proba(X[:9]))
     for labels in (y.astype(float), np.array(list("abcd"))[y]):
         weights = {np.unique(labels)[3].item(): 0}
         assert len(train(X, labels, class_weight=weights).classes) == 3
@@ -152,10 +141,8 @@ def test_a_regression_learns_from_weighted_rows():
     repeated, settings = np.repeat(np.arange(60), w), {"task": "regression", "major_steps": 2}
     found = sparsegp.train(X, y, sample_weight=w, n_active=30, **settings)
     again = SparseGPRegressor(n_active=30, major_steps=2).fit(X[repeated], y[repeated])
-    for mine, its in zip(
-        found.latent_mean_and_variance(X), again.model_.latent_mean_and_variance(X), strict=True
-    ):
-        np.testing.assert_array_equal(mine, its)
+    latent = (model.latent_mean_and_variance(X) for model in (found, again.model_))
+    np.testing.assert_array_equal(*latent)
 
 
 def test_a_run_with_other_weights_is_of_other_data(digits, tmp_path, monkeypatch):
@@ -221,18 +208,6 @@ def test_rows_of_the_same_inputs_are_one_family():
     assert len(np.unique(found.origin)) == 3
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_copies_without_weights_are_merged(digits, task):
-    """They would help to predict each other when rows are left out."""
-    X, y, w = (each[:150] for each in digits)
-    repeated = np.repeat(np.arange(150), w)
-    weighted = train(X, y, sample_weight=w, task=task)
-    other = train(X[repeated], y[repeated], task=task)
-    found = (model.latent_mean_and_variance(X) for model in (weighted, other))
-    for mine, its in zip(*found, strict=True):
-        np.testing.assert_array_equal(mine, its)
-
-
 def test_rows_that_only_look_like_copies_are_not_merged():
     """With few distinct inputs their labels differ; those of copies agree, also of one class."""
     rng = np.random.default_rng(4)
@@ -263,9 +238,7 @@ def test_counts_are_as_good_as_rows():
     cells, counts = np.unique(np.c_[X, y], axis=0, return_counts=True)
     model = sparsegp.train(cells[:, :3], cells[:, 3], sample_weight=counts)
     rows = np.repeat(cells, counts, axis=0)
-    np.testing.assert_array_equal(
-        model.predict_proba(X), sparsegp.train(rows[:, :3], rows[:, 3]).predict_proba(X)
-    )
+    same(model, sparsegp.train(rows[:, :3], rows[:, 3]), X)
     estimator = SparseGPClassifier(n_active=100, kernel="rbf")
     expected = estimator.fit(rows[:, :3], rows[:, 3]).predict_proba(X)
     found = estimator.fit(cells[:, :3], cells[:, 3], counts)
@@ -350,13 +323,13 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         table.to_csv(tmp_path / f"{name}.csv", index=False, header=header)
     run, column = tmp_path / "run", ("--weight-column", "w" if header else "2")
 
-    def ran(*words: object) -> str:
+    def ran(*words):
         return invoke(*words, *column).stdout
 
     how = ("--n-active", 20, "--kernel", "10*rbf", "--out", run)
     ran("train", tmp_path / "rows.csv", *how)
     found = [
-        json.loads(ran("evaluate", run, tmp_path / f"{name}.csv", "--json", "--set", 0.9))
+        told("evaluate", run, tmp_path / f"{name}.csv", *column, "--set", 0.9)
         for name in ("rows", "repeated")
     ]
     assert (found[0]["n"], found[1]["n"]) == (400, len(repeated))
@@ -442,13 +415,10 @@ class TestSmall:
     def test_virtual_rows(self, rows, pair):
         X, y, w, repeated = rows
         tables = as_table(X, y, w), as_table(X[repeated], y[repeated])
-        models = [
-            sparsegp.train(
-                sparsegp.virtual_rows(model, table, lambda A: [A + 0.05]),
-                **sparsegp.same_settings(model),
-            )
-            for model, table in zip(pair, tables, strict=True)
-        ]
+        models = []
+        for model, table in zip(pair, tables, strict=True):
+            every = sparsegp.virtual_rows(model, table, lambda A: [A + 0.05])
+            models.append(sparsegp.train(every, **sparsegp.same_settings(model)))
         same(*models, X)
 
     def test_rows_of_several_labels(self, rows):

@@ -35,7 +35,6 @@ from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
 from sparsegp.types import Booleans, DaskArray, Doubles, Integers
 
-
 BLOCK_ROWS = Setting("block_rows", int, None, optional=True, least=1)
 
 
@@ -358,4 +357,4 @@ class SparseRun(Run[SparseModel]):
             shape = shape[::-1] if name == "stub" else shape
             block = ask([number], "array", name, process)[0]
             chunks.append(da.from_delayed(block, shape, dtype=dtype))
-        return da.concatenate(chunks, axis=int(name == "stub"))  # type: ignore[no-any-return]
+        return da.concatenate(chunks, axis=int(name == "stub"))

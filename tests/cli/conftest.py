@@ -1,7 +1,6 @@
 """Data sets in files, and the program in this process or in one of its own."""
 
 import hashlib
-import json
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -26,14 +25,14 @@ def blobs(n, seed, n_classes=3, p=4):
 
 
 @pytest.fixture(scope="session")
-def start(environment):
+def start():
     """Start the program; returns the process."""
 
     def start(*arguments, cwd, keys=None, **options):
         return subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
             cwd=cwd,
-            env=environment | (keys or {}),
+            env=processes.environment() | (keys or {}),
             stdout=options.pop("stdout", subprocess.PIPE),
             stderr=subprocess.PIPE,
             text=True,
@@ -44,27 +43,15 @@ def start(environment):
 
 
 @pytest.fixture(scope="session")
-def program(start):
-    """Run the program in a process of its own to its end: (exit code, stdout, stderr)."""
-
-    def program(*arguments, cwd, **options):
-        with start(*arguments, cwd=cwd, **options) as process:
-            out, err = process.communicate(timeout=120)
-        return process.returncode, out, err
-
-    return program
-
-
-@pytest.fixture(scope="session")
 def invoke():
     """Run the program in this process."""
     return processes.invoke
 
 
-@pytest.fixture
-def last_json():
-    """Return the object on the last line of some output."""
-    return lambda text: json.loads(text.splitlines()[-1])
+@pytest.fixture(scope="session")
+def told():
+    """Run the program in this process, and return the object that it prints with --json."""
+    return processes.told
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Train, predict, evaluate, inspect and estimate, as a user does it."""
 
+import json
 import re
 from dataclasses import asdict
 
@@ -13,11 +14,9 @@ from sparsegp.memory.room import Room
 from tests.runs import assert_same
 
 
-def test_json_of_train(invoke, files, tmp_path, last_json):
+def test_json_of_train(files, tmp_path, told):
     options = ("--n-active", 20, "--no-lazy", "--seed", 3, "--panel", 5, "--report-every", 5)
-    result = invoke("train", files / "pair.npz", "--out", tmp_path / "run", *options, "--json")
-    assert len(result.stdout.splitlines()) == 1
-    record = last_json(result.stdout)
+    record = told("train", files / "pair.npz", "--out", tmp_path / "run", *options)
     assert record["settings"]["n_active"] == 20
     assert record["settings"]["lazy"] is False
     assert record["settings"]["seed"] == 3
@@ -27,10 +26,10 @@ def test_json_of_train(invoke, files, tmp_path, last_json):
     assert 0.0 < record["error"] < 0.3
     assert 0.0 < record["nlpp"] < 1.2
     assert set(record["seconds"]) == {"read", "prepare", "select", "posterior", "evaluate"}
-    again = last_json(invoke("evaluate", record["run"], files / "pair.npz", "--json").stdout)
+    again = told("evaluate", record["run"], files / "pair.npz")
     for name in ("n", "error", "nlpp", "brier", "ece", "confusion"):
         assert again[name] == record[name]
-    history = last_json(invoke("inspect", record["run"], "--json").stdout)["history"]
+    history = told("inspect", record["run"])["history"]
     assert [point["n_active"] for point in history] == [5, 10, 15, 20]
     assert 0.0 <= history[-1]["train_error"] < 0.3
     assert record["train_error"] is None  # that is of the selection, not of the model
@@ -44,11 +43,10 @@ def test_json_of_train(invoke, files, tmp_path, last_json):
         ("words.npz", (), None),
     ],
 )
-def test_held_out_rows(data, test, n, invoke, files, tmp_path, last_json, monkeypatch):
+def test_held_out_rows(data, test, n, files, tmp_path, told, monkeypatch):
     """A file with a test part gives that part, any other its only rows."""
     monkeypatch.chdir(files)
-    arguments = ("--out", tmp_path / "run", "--n-active", 9, "--json")
-    record = last_json(invoke("train", data, *test, *arguments).stdout)
+    record = told("train", data, *test, "--out", tmp_path / "run", "--n-active", 9)
     assert record["n"] == n
     if n is None:
         assert record["classes"] == ["low", "mid", "up"]
@@ -56,7 +54,7 @@ def test_held_out_rows(data, test, n, invoke, files, tmp_path, last_json, monkey
 
 
 class TestEvaluate:
-    def test_pictures(self, trained, files, invoke, tmp_path, last_json):
+    def test_pictures(self, trained, files, invoke, tmp_path, told):
         folder = tmp_path / "pictures"
         arguments = ("evaluate", trained, files / "pair.npz", "--plots", folder)
         result = invoke(*arguments)
@@ -68,13 +66,13 @@ class TestEvaluate:
             assert "pair.npz (X_test); model: " in (folder / f"{name}.svg").read_text()
         assert "pair.npz (X_test)" in result.stdout
         assert "confusion" in result.stdout
-        pictures = last_json(invoke(*arguments, "--json").stdout)["pictures"]
+        pictures = told(*arguments)["pictures"]
         assert pictures == [str(folder / f"{name}.png") for name in names]
 
-    def test_unseen_labels_are_errors(self, trained, files, invoke, last_json, caplog):
+    def test_unseen_labels_are_errors(self, trained, files, invoke, caplog):
         result = invoke("evaluate", trained, files / "unseen.npz", "--json")
         assert "has labels that the model does not know: 7; they count as errors" in result.stderr
-        figures = last_json(result.stdout)
+        figures = json.loads(result.stdout)
         share = np.mean(np.load(files / "unseen.npz")["y"] == 7)
         assert (figures["unseen"], figures["n_unseen"]) == ([7], round(100 * share))
         assert figures["error"] >= share
@@ -94,8 +92,8 @@ class TestEvaluate:
 
 
 class TestInspect:
-    def test_finished(self, trained, invoke, last_json):
-        record = last_json(invoke("inspect", trained, "--json").stdout)
+    def test_finished(self, trained, invoke, told):
+        record = told("inspect", trained)
         assert record["state"] == "finished"
         assert record["active_rows"] == sparsegp.load(trained).rows.tolist()
         assert record["classes"] == [0, 1, 2]
@@ -107,7 +105,7 @@ class TestInspect:
         assert "40 of 40" in text
         assert "heldout_error" not in text  # that of the selection, not of the model
 
-        alone = last_json(invoke("inspect", trained / "model.zarr.zip", "--json").stdout)
+        alone = told("inspect", trained / "model.zarr.zip")
         assert (alone["state"], set(alone["sizes"])) == ("finished", {"model"})
 
     def test_columns_of_a_file(self, invoke, tmp_path):
@@ -124,11 +122,11 @@ class TestInspect:
         assert '"Paris, France" (20), ' in shown
 
     @pytest.mark.parametrize("calibration", ["learned", "none"])
-    def test_calibration_and_posterior(self, calibration, files, invoke, tmp_path, last_json):
+    def test_calibration_and_posterior(self, calibration, files, invoke, tmp_path, told):
         options = ("--n-active", 20, "--posterior", "all", "--calibration", calibration, "--quiet")
         run = tmp_path / "run"
         invoke("train", files / "pair.npz", "--out", run, *options)
-        record = last_json(invoke("inspect", run, "--json").stdout)
+        record = told("inspect", run)
         model = sparsegp.load(run)
         assert record["calibration"] == asdict(model.weights.calibration)
         assert (record["calibration"]["prior_scale"] != 1.0) == (calibration == "learned")
@@ -138,14 +136,14 @@ class TestInspect:
         assert f"penalised log likelihood {record['posterior']['objective']:.5g}" in text
 
 
-def test_regression(invoke, files, tmp_path, last_json):
+def test_regression(invoke, files, tmp_path, told):
     run, data = tmp_path / "run", files / "numbers.npz"
     options = ("--task", "regression", "--kernel", "1*ard", "--n-active", 60, "--quiet")
     learning = ("--learn", "evidence", "--major-steps", 3, "--minor-steps", 4)
     shown = invoke("train", data, "--out", run, *options, *learning, "--report-every", 20).stdout
     for words in ("a regression", "  r2 "):
         assert words in shown
-    figures = last_json(invoke("evaluate", run, data, "--json").stdout)
+    figures = told("evaluate", run, data)
     assert figures["n"] == 60
     assert figures["mse"] < 6.0
     assert figures["r2"] > 0.9
@@ -162,20 +160,20 @@ def test_regression(invoke, files, tmp_path, last_json):
     assert ranked[:3] == ["column", "0", "2"]  # those that matter
     assert shown[-5].startswith("during selection")
     assert "heldout_mse" in shown[-4]
-    record = last_json(invoke("inspect", run, "--json").stdout)
+    record = told("inspect", run)
     assert [len(step["criterion"]) > 1 for step in record["learning"]] == [True] * 3
     assert list(record["relevances"]) == ranked[1:]
     assert sum(record["relevances"].values()) == pytest.approx(1.0)
 
 
-def test_dense_methods(invoke, files, tmp_path, last_json):
+def test_dense_methods(invoke, files, tmp_path, told):
     data, how = files / "numbers.npz", ("--task", "regression", "--method", "exact")
     command = ("train", data, *how, "--out", tmp_path / "run")
-    assert last_json(invoke(*command, "--json").stdout)["r2"] > 0.8
+    assert told(*command)["r2"] > 0.8
     assert "is finished" in invoke(*command, "--resume").stderr
     assert "log evidence" in invoke("inspect", tmp_path / "run").stdout
-    told = last_json(invoke("estimate", data, *how, "--json").stdout)
-    assert told["total_bytes"] > 8 * told["matrices"] * 200**2
+    record = told("estimate", data, *how)
+    assert record["total_bytes"] > 8 * record["matrices"] * 200**2
     how = ("--method", "variational", "--out", tmp_path / "classes")
     assert "training error" in invoke("train", files / "only.npz", *how).stdout
 
@@ -194,9 +192,9 @@ def test_a_regression_is_that_of_python(invoke, files, tmp_path, searching):
 
 
 class TestEstimate:
-    def test_json(self, files, invoke, last_json):
-        arguments = ("--n-active", 50, "--workers", 2, "--kernel-per-class", "--json")
-        record = last_json(invoke("estimate", files / "pair.npz", *arguments).stdout)
+    def test_json(self, files, invoke, told):
+        arguments = ("--n-active", 50, "--workers", 2, "--kernel-per-class")
+        record = told("estimate", files / "pair.npz", *arguments)
         assert (record["rows"], record["held_out"], record["kernels"]) == (300, 100, 3)
         assert record["blocks"]["stub"] == 3 * 512 * 50 * 4  # two tiles on one of two workers
         assert record["worker_bytes"] > record["blocks"]["stub"]
@@ -205,7 +203,7 @@ class TestEstimate:
         text = invoke("estimate", files / "pair.npz", "--kernel", "auto").stdout
         assert "worker" not in text
         assert re.search("time +roughly .* s here, and .* to choose the kernel", text)
-        record = last_json(invoke("estimate", "digits", "--json").stdout)  # pixels
+        record = told("estimate", "digits")  # pixels
         assert record["searches"] is False
 
     def test_what_would_fit(self, files, invoke, monkeypatch):
@@ -219,16 +217,16 @@ class TestEstimate:
         assert "would fit" in text
         assert "no: " in text
 
-    def test_a_regression(self, invoke, files, last_json):
+    def test_a_regression(self, invoke, files, told):
         arguments = ("estimate", files / "numbers.npz", "--n-active", 30)
-        record = last_json(invoke(*arguments, "--task", "regression", "--json").stdout)
+        record = told(*arguments, "--task", "regression")
         assert (record["rows"], record["classes"], record["kernels"]) == (200, 0, 1)
         assert record["n_active"] == 30
         text = invoke(*arguments, "--likelihood", "gaussian").stdout
         assert "200 rows and 60 test rows, 4 columns, a regression" in text
 
 
-def test_a_model_remembers_its_column_of_weights(invoke, tmp_path, last_json):
+def test_a_model_remembers_its_column_of_weights(invoke, tmp_path, told):
     X, y = load_iris(return_X_y=True)
     table = pd.DataFrame(X, columns=list("abcd")).assign(w=1 + np.arange(150) % 2, label=y)
     repeated = table[1::3].loc[lambda rows: rows.index.repeat(rows["w"])].assign(w=1)
@@ -238,8 +236,8 @@ def test_a_model_remembers_its_column_of_weights(invoke, tmp_path, last_json):
     run, first, new, bare = (
         tmp_path / name for name in ("run", "first.csv", "new.csv", "bare.csv")
     )
-    tested = ("--test", new, "--weight-column", "w", "--json")
-    record = last_json(invoke("train", first, "--out", run, "--n-active", 20, *tested).stdout)
+    tested = ("--test", new, "--weight-column", "w")
+    record = told("train", first, "--out", run, "--n-active", 20, *tested)
     found = []
     for name in ("new", "repeated"):
         out = tmp_path / f"by-{name}"
@@ -254,7 +252,7 @@ def test_a_model_remembers_its_column_of_weights(invoke, tmp_path, last_json):
     assert f"{bare} needs the column of weights 'w'; it has none" in refusal
     assert re.search("^weights +column w$", invoke("inspect", run).stdout, re.M)
 
-    assert last_json(invoke("evaluate", run, new, "--json").stdout)["nlpp"] == record["nlpp"]
+    assert told("evaluate", run, new)["nlpp"] == record["nlpp"]
     result = invoke("evaluate", run, bare)
     assert "has no column 'w' of weights: all rows count alike" in result.stderr
     assert "weights, which" not in result.stdout
@@ -292,16 +290,12 @@ def test_columns_that_a_model_determines(invoke, tmp_path):
             assert f"No such option '{option}'" in result.stderr
 
 
-def test_update_with_and_without_old_rows(invoke, files, tmp_path, last_json):
+def test_update_with_and_without_old_rows(invoke, files, tmp_path, told):
     run, data = tmp_path / "run", files / "pair.npz"
     invoke("train", data, "--out", run, "--n-active", 20)
     given = {"alone": (), "beside": ("--old", data)}
     records = {
-        name: last_json(
-            invoke(
-                "update", run, data, "--out", tmp_path / name, "--test", data, *old, "--json"
-            ).stdout
-        )
+        name: told("update", run, data, "--out", tmp_path / name, "--test", data, *old)
         for name, old in given.items()
     }
     for record in records.values():

@@ -9,11 +9,11 @@ import sklearn.metrics
 import sparsegp
 
 
-def test_explain(trained, files, invoke, last_json):
+def test_explain(trained, files, invoke, told):
     model, X = sparsegp.load(trained), np.load(files / "only.npz")["X"]
     arguments = ("explain", trained, files / "only.npz", "--rows", "7,2:4", "--most", 3)
     expected = [each.to_json() for each in model.explain(X[[7, 2, 3]], 3)]
-    record = last_json(invoke(*arguments, "--json").stdout)
+    record = told(*arguments)
     found = record["explanations"]
     assert [each.pop("row") for each in found] == [7, 2, 3]
     assert [each.pop("id") for each in found] == [{}] * 3
@@ -39,7 +39,7 @@ def test_rows_that_are_no_images_are_explained_in_words(files, invoke, tmp_path)
     assert not (tmp_path / "p").exists()
 
 
-def test_novelty_and_label_sets_beside_predictions(trained, files, invoke, last_json, tmp_path):
+def test_novelty_and_label_sets_beside_predictions(trained, files, invoke, told, tmp_path):
     model, rows = sparsegp.load(trained), np.load(files / "only.npz")
     X, y = np.concatenate([rows["X"], np.full((1, 4), 50.0)]), np.append(rows["y"], 0)
     np.savez(tmp_path / "rows.npz", X=X, y=y)
@@ -58,22 +58,20 @@ def test_novelty_and_label_sets_beside_predictions(trained, files, invoke, last_
     assert header == "row,label,p_0,p_1,p_2,set_0,set_1,set_2,novelty,rejected"
     assert set(first.split(",")[5:8]) <= {"0", "1"}
     sets = model.predict_set(X, 0.9)
-    record = last_json(
-        invoke("evaluate", trained, tmp_path / "rows.npz", "--set", 0.9, "--json").stdout
-    )
+    record = told("evaluate", trained, tmp_path / "rows.npz", "--set", 0.9)
     assert record["sets"]["coverage"] == sets[np.arange(len(y)), y].mean()
     assert record["sets"]["mean_size"] == sets.sum(axis=1).mean()
     shown = invoke("evaluate", trained, files / "only.npz", "--set", 0.9).stdout
     assert "contain the true class (0.9 requested)" in shown
 
 
-def test_two_classes(files, invoke, last_json, tmp_path):
+def test_two_classes(files, invoke, told, tmp_path):
     data, run = np.load(files / "two.npz"), tmp_path / "run"
     invoke("train", files / "two.npz", "--out", run, "--n-active", 40, "--quiet")
     p = sparsegp.load(run).predict_proba(data["X_test"])[:, 1]
     truth = data["y_test"] == "yes"
     arguments = ("evaluate", run, files / "two.npz")
-    record = last_json(invoke(*arguments, "--threshold", 0.3, "--json").stdout)
+    record = told(*arguments, "--threshold", 0.3)
     two = record["two_classes"]
     assert two["positive"] == "yes"
     assert two["auc"] == pytest.approx(sklearn.metrics.roc_auc_score(truth, p))
@@ -82,7 +80,7 @@ def test_two_classes(files, invoke, last_json, tmp_path):
     chosen = p >= 0.5
     assert record["precision"] == pytest.approx([np.mean(~truth[~chosen]), np.mean(truth[chosen])])
     assert record["recall"] == pytest.approx([np.mean(~chosen[~truth]), np.mean(chosen[truth])])
-    other = last_json(invoke(*arguments, "--positive", "no", "--json").stdout)["two_classes"]
+    other = told(*arguments, "--positive", "no")["two_classes"]
     assert other["auc"] == pytest.approx(two["auc"])
     assert other["recall"] == pytest.approx(np.mean(p[~truth] <= 0.5))
     assert (

@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +9,7 @@ from sparsegp.data.catalog import CATALOG
 from sparsegp.dense import METHODS
 from sparsegp.fit.tune import MAX_TRIALS
 from sparsegp.settings import DenseSettings, TrainSettings, declared
+from tests.processes import run_python
 
 SCRIPT = """
 import sys
@@ -24,10 +23,8 @@ assert not heavy & set(sys.modules), heavy & set(sys.modules)
 """
 
 
-def test_help_imports_nothing_heavy(environment):
-    code = [sys.executable, "-c", SCRIPT, *program.commands]
-    done = subprocess.run(code, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_help_imports_nothing_heavy():
+    done = run_python("-c", SCRIPT, *program.commands)
     assert done.stdout.count("Usage: ") == 1 + len(program.commands)
 
 
@@ -76,24 +73,22 @@ def test_defaults_are_those_of_the_command(invoke):
     assert "--old DATA" in new
 
 
-def test_names_are_completed(monkeypatch, invoke):
+def test_names_are_completed(monkeypatch):
     (option,) = (each for each in train.params if each.name == "criterion")
     context = train.make_context("train", ["digits"])
     assert [each.value for each in option.shell_complete(context, "en")] == ["entropy"]
 
 
-def test_options_from_a_file(invoke, files, tmp_path, last_json):
+def test_options_from_a_file(invoke, files, tmp_path, told):
     path = tmp_path / "run.toml"
-    path.write_text(
-        f'out = "{tmp_path / "run"}"\nn-active = 9\nno-lazy = true\nseed = 1\nquiet = true'
-    )
-    arguments = ("train", files / "only.npz", "--config", path, "--seed", 2, "--json")
-    settings = last_json(invoke(*arguments).stdout)["settings"]
+    text = f'out = "{tmp_path / "run"}"\nn-active = 9\nno-lazy = true\nseed = 1\nquiet = true'
+    path.write_text(text)
+    settings = told("train", files / "only.npz", "--config", path, "--seed", 2)["settings"]
     assert (settings["n_active"], settings["seed"], settings["lazy"]) == (9, 2, False)
     path.write_text(f'out = "{tmp_path / "other"}"\nheader = false\nn-active = 9')
     for more, rows in (((), 100), (("--header",), 99)):
-        arguments = ("train", files / "rows.csv", "--config", path, *more, "--overwrite", "--json")
-        assert last_json(invoke(*arguments).stdout)["rows"] == rows
+        arguments = ("train", files / "rows.csv", "--config", path, *more, "--overwrite")
+        assert told(*arguments)["rows"] == rows
     for text, message in (
         ("n-actve = 3", "'n-actve' (did you mean 'n-active'?) must be an option"),
         ("= 3", "as TOML"),

@@ -8,10 +8,12 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sparsegp
 from tests.processes import KERNEL, PATIENCE, checkpoints, wait_until
+from tests.runs import assert_same
 
 N_ACTIVE = 90
 TRAIN = ("--n-active", N_ACTIVE, "--checkpoint-every", 5, "--no-lazy", "--lookahead", 1, *KERNEL)
@@ -19,16 +21,10 @@ TRAIN = ("--n-active", N_ACTIVE, "--checkpoint-every", 5, "--no-lazy", "--lookah
 
 @pytest.fixture(scope="module")
 def uninterrupted(clusters, invoke, tmp_path_factory):
-    """Active rows and predictions of a run that was never stopped."""
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    invoke("train", clusters, "--out", folder / "run", *TRAIN, "--quiet")
-    return outcome(folder / "run", clusters, invoke)
-
-
-def outcome(run, data, invoke):
-    out = run.parent / "p.csv"
-    invoke("predict", run, data, "--out", out, "--latent")
-    return sparsegp.load(run).rows.tolist(), out.read_bytes()
+    """The model of a run that was never stopped."""
+    run = tmp_path_factory.mktemp("uninterrupted") / "run"
+    invoke("train", clusters, "--out", run, *TRAIN, "--quiet")
+    return sparsegp.load(run)
 
 
 @contextmanager
@@ -51,7 +47,7 @@ def paused(start, clusters, folder, *options, **how):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp_path, last_json):
+def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp_path, told):
     with paused(start, clusters, tmp_path) as (process, run):
         process.send_signal(number)
         process.send_signal(signal.SIGCONT)
@@ -62,14 +58,14 @@ def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp
     assert last.startswith(f"stopped by {number.name} in select after ")
     words = ["sparsegp", "train", clusters, "--out", run, *TRAIN, "--resume"]
     assert last.endswith(f" of {N_ACTIVE} rows; continue with: {shlex.join(map(str, words))}")
-    record = last_json(invoke("inspect", run, "--json").stdout)
+    record = told("inspect", run)
     assert record["state"] == "unfinished"
     assert 5 <= record["n_active"] < N_ACTIVE
     assert f"after {record['n_active']} of " in last
     assert record["progress"]["done"] == record["n_active"]
-    assert record["active_rows"] == uninterrupted[0][: record["n_active"]]
+    assert record["active_rows"] == uninterrupted.rows[: record["n_active"]].tolist()
     invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
-    assert outcome(run, clusters, invoke) == uninterrupted
+    assert_same(sparsegp.load(run), uninterrupted, np.load(clusters)["X_test"])
 
 
 def test_stopped_with_workers(start, invoke, clusters, uninterrupted, tmp_path):
@@ -82,7 +78,7 @@ def test_stopped_with_workers(start, invoke, clusters, uninterrupted, tmp_path):
     assert process.returncode == 75, err
     assert len(err.splitlines()) == 1
     invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
-    assert outcome(run, clusters, invoke) == uninterrupted
+    assert_same(sparsegp.load(run), uninterrupted, np.load(clusters)["X_test"])
 
 
 def catches(pid, number):

@@ -15,17 +15,15 @@ def run():
     return f"memory://{uuid4().hex}/run"
 
 
-def test_a_run_in_a_store(run, trained, files, invoke, last_json, tmp_path):
+def test_a_run_in_a_store(run, trained, files, invoke, told, tmp_path):
     data = files / "pair.npz"
-    record = last_json(invoke("train", data, "--out", run, *TRAIN, "--json").stdout)
+    record = told("train", data, "--out", run, *TRAIN)
     assert (record["run"], record["model"]) == (run, f"{run}/model.zarr.zip")
     files = folder_of(run).sizes()
     assert record["model_bytes"] == files["model.zarr.zip"]
     assert invoke("evaluate", run, data).stdout == invoke("evaluate", trained, data).stdout
     invoke("predict", run, data, "--out", tmp_path / "p.csv")
-    in_store, on_disk = (
-        last_json(invoke("inspect", place, "--json").stdout) for place in (run, trained)
-    )
+    in_store, on_disk = (told("inspect", place) for place in (run, trained))
     assert in_store["state"] == "finished"
     assert in_store["active_rows"] == on_disk["active_rows"]
     assert in_store["sizes"].keys() == on_disk["sizes"].keys()
@@ -35,12 +33,12 @@ def test_a_run_in_a_store(run, trained, files, invoke, last_json, tmp_path):
     assert sparsegp.load(run).settings["seed"] == 1
 
 
-def test_a_tuning_in_a_store(run, files, invoke, last_json):
+def test_a_tuning_in_a_store(run, files, invoke, told):
     arguments = ("tune", files / "pair.npz", "--out", run, "--max-trials", 2, "--n-active", 10)
-    first = last_json(invoke(*arguments, "--json", "--quiet").stdout)
+    first = told(*arguments, "--quiet")
     assert folder_of(f"{run}/tuning").sizes()
-    again = last_json(invoke(*arguments, "--json", "--quiet", "--resume").stdout)
+    again = told(*arguments, "--quiet", "--resume")
     assert (again["kernel"], again["trials"]) == (first["kernel"], first["trials"])
-    assert last_json(invoke("inspect", run, "--json").stdout)["state"] == "tuned, not trained"
+    assert told("inspect", run)["state"] == "tuned, not trained"
     other = invoke(*arguments, "--seed", 1, code=2)  # a finished search stands for its settings
     assert "seed was 0 and is now 1" in other.stderr

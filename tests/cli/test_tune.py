@@ -1,5 +1,6 @@
 """`sparsegp tune`, `train --tune`, and what `inspect` shows of them."""
 
+import json
 import re
 import shlex
 import shutil
@@ -18,34 +19,33 @@ SMALL = ("--max-trials", 8, "--n-active", 40)
 
 @pytest.fixture(scope="module")
 def tuned(files, invoke, tmp_path_factory):
-    """A finished tuning on `pair.npz`, and its record."""
+    """A finished tuning on `pair.npz`, its record, and what was shown meanwhile."""
     run = tmp_path_factory.mktemp("tuned") / "run"
     result = invoke("tune", files / "pair.npz", "--out", run, *SMALL, "--json")
-    return run, result
+    return run, json.loads(result.stdout), result.stderr
 
 
-def test_json_of_tune(tuned, files, last_json, invoke, tmp_path):
+def test_json_of_tune(tuned, files, told, tmp_path):
     """The command that it names trains with the kernel."""
-    run, result = tuned
-    record = last_json(result.stdout)
+    run, record, shown = tuned
     assert (record["rows"], record["columns"], record["run"]) == (300, 4, str(run))
     assert record["ended"] == "all rungs"
     assert [trial["rung"] for trial in record["trials"]] == [1] * 8 + [2] * 3
     chosen = min(record["trials"], key=lambda trial: trial["nlpp"])
     assert (record["kernel"], record["nlpp"]) == (chosen["kernel"], chosen["nlpp"])
     assert set(record["seconds"]) == {"read", "prepare", "tune"}
-    assert "tune 8/8 trials of 200 rows" in result.stderr
+    assert "tune 8/8 trials of 200 rows" in shown
     words = shlex.split(record["train"])
     assert words[:3] == ["sparsegp", "train", str(files / "pair.npz")]
-    found = last_json(invoke(*words[1:], "--out", tmp_path / "run", "--json").stdout)["settings"]
+    found = told(*words[1:], "--out", tmp_path / "run")["settings"]
     assert [found[name] for name in ("kernel", "scaling")] == [record["kernel"], record["scaling"]]
     assert found["n_active"] == 40
 
 
-def test_settings_come_along(files, invoke, tmp_path, last_json):
+def test_settings_come_along(files, tmp_path, told):
     options = ("--no-lazy", "--seed", 3, "--tolerance", 0.001, "--label-column", -1)
-    arguments = ("--out", tmp_path / "run", "--max-seconds", 1e-9, *options, "--quiet", "--json")
-    record = last_json(invoke("tune", files / "rows.csv", *arguments).stdout)
+    arguments = ("--out", tmp_path / "run", "--max-seconds", 1e-9, *options, "--quiet")
+    record = told("tune", files / "rows.csv", *arguments)
     assert record["ended"] == "max_seconds"
     words = shlex.split(record["train"])
     assert words[3:5] == ["--label-column", "-1"]
@@ -55,13 +55,13 @@ def test_settings_come_along(files, invoke, tmp_path, last_json):
     assert words[words.index("--tolerance") + 1] == "0.001"
 
 
-def test_what_follows_for_a_regression(files, invoke, tmp_path, last_json):
+def test_what_follows_for_a_regression(files, tmp_path, told):
     data, run = files / "numbers.npz", tmp_path / "run"
-    options = ("--task", "regression", "--n-active", 40, "--quiet", "--json")
-    found = last_json(invoke("tune", data, *options, "--max-trials", 2, "--out", run).stdout)
+    options = ("--task", "regression", "--n-active", 40, "--quiet")
+    found = told("tune", data, *options, "--max-trials", 2, "--out", run)
     words = shlex.split(found["train"])[2:]
-    record = last_json(invoke("train", *words, "--out", run, "--quiet", "--json").stdout)
-    searched = last_json(invoke("train", data, "--out", f"{run}2", "--tune", *options).stdout)
+    record = told("train", *words, "--out", run, "--quiet")
+    searched = told("train", data, "--out", f"{run}2", "--tune", *options)
     kernel = {"kernel": found["kernel"], "scaling": found["scaling"]}
     assert record["settings"] == {**searched["settings"], **kernel}
     assert record["settings"]["posterior"] == "all"
@@ -105,24 +105,23 @@ def test_failed_trials_are_shown():
     assert second.split() == ["0", "auto", "rbf(1.5)", "no", "room"]
 
 
-def test_inspect_shows_every_trial(tuned, invoke, last_json):
-    run, result = tuned
-    told = last_json(result.stdout)
-    record = last_json(invoke("inspect", run, "--json").stdout)
+def test_inspect_shows_every_trial(tuned, invoke, told):
+    run, expected, _ = tuned
+    record = told("inspect", run)
     assert record["state"] == "tuned, not trained"
-    assert record["tuning"]["trials"] == told["trials"]
-    assert record["tuning"]["chosen"]["kernel"] == told["kernel"]
+    assert record["tuning"]["trials"] == expected["trials"]
+    assert record["tuning"]["chosen"]["kernel"] == expected["kernel"]
     assert record["tuning"]["limits"] == {"max_trials": 8}
     assert set(record["sizes"]) == {"tuning"}
     shown = invoke("inspect", run).stdout
     assert f"run           {run}: tuned, not trained" in shown
-    for trial in told["trials"]:
+    for trial in expected["trials"]:
         assert re.search(
             rf"^[ *]*{trial['rung']} .* {re.escape(brief(trial['kernel']))}$", shown, re.M
         )
 
 
-def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, invoke, tmp_path, last_json):
+def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, invoke, tmp_path, told):
     run = shutil.copytree(tuned[0], tmp_path / "run")
     refused = invoke("evaluate", run, files / "pair.npz", code=2).stderr
     assert f"{run} holds a search for a kernel and no model; repeat its command" in refused
@@ -132,28 +131,27 @@ def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, invoke, tmp_path,
     refused = invoke(*arguments, code=2).stderr
     assert f"error: {run} holds a run with other settings" in refused
     assert "start again with --overwrite" in refused
-    assert len(last_json(invoke(*arguments, "--overwrite", "--json").stdout)["trials"]) > 8
+    assert len(told(*arguments, "--overwrite")["trials"]) > 8
     assert read_records(run)["settings"]["seed"] == 1
 
 
-def test_train_goes_on_from_a_tuning(tuned, files, invoke, last_json, tmp_path):
+def test_train_goes_on_from_a_tuning(tuned, files, invoke, told, tmp_path):
     """The trials are those of `tune`."""
-    run, found = shutil.copytree(tuned[0], tmp_path / "run"), []
-    chosen = last_json(tuned[1].stdout)
+    run, chosen, found = shutil.copytree(tuned[0], tmp_path / "run"), tuned[1], []
     arguments = ("train", files / "pair.npz", "--tune", *SMALL, "--quiet")
     assert (
         "seed was 0 and is now 1"
         in invoke(*arguments, "--seed", 1, "--out", run, "--resume", code=2).stderr
     )
     for out in (run, tmp_path / "new"):
-        record = last_json(invoke(*arguments, "--out", out, "--resume", "--json").stdout)
+        record = told(*arguments, "--out", out, "--resume")
         found.append(record["tuning"])
         assert record["kernels"] == [chosen["kernel"]]
         assert sparsegp.load(out).settings["kernel"] == chosen["kernel"]
     names = ("kernel", "scaling", "metric", "n_active", "nlpp", "ended")
     kept = {name: chosen[name] for name in names}
     assert found == [{**kept, "trials": len(chosen["trials"])}] * 2
-    seen = last_json(invoke("inspect", run, "--json").stdout)
+    seen = told("inspect", run)
     assert seen["state"] == "finished"
     assert seen["tuning"]["trials"] == chosen["trials"]
     shown = invoke(*arguments, "--out", run, "--resume")
@@ -168,7 +166,7 @@ def trials(run):
     return 0 if found is None else len(found["trials"])
 
 
-def test_stopped_and_resumed(tuned, files, start, invoke, last_json, tmp_path):
+def test_stopped_and_resumed(tuned, files, start, invoke, told, tmp_path):
     run = tmp_path / "run"
     command = ("train", files / "pair.npz", "--out", run, "--tune", *SMALL)
     with start(*command, cwd=tmp_path) as process:
@@ -187,17 +185,17 @@ def test_stopped_and_resumed(tuned, files, start, invoke, last_json, tmp_path):
     assert "rows; continue with: sparsegp train " in last
     assert last.endswith(" --resume")
     assert "being tuned; continue with the same command" in invoke("inspect", run).stdout
-    record = last_json(invoke(*command, "--quiet", "--resume", "--json").stdout)
-    assert record["kernels"] == [last_json(tuned[1].stdout)["kernel"]]
+    record = told(*command, "--quiet", "--resume")
+    assert record["kernels"] == [tuned[1]["kernel"]]
 
 
-def test_the_kernel_auto_is_a_brief_search_with_its_limit(files, invoke, last_json, tmp_path):
-    command = ("train", files / "pair.npz", "--kernel", "auto", "--n-active", 40, "--json")
-    record = last_json(invoke(*command, "--out", tmp_path / "auto").stdout)
+def test_the_kernel_auto_is_a_brief_search_with_its_limit(files, invoke, told, tmp_path):
+    command = ("train", files / "pair.npz", "--kernel", "auto", "--n-active", 40)
+    record = told(*command, "--out", tmp_path / "auto")
     assert record["settings"]["kernel"] != "auto"
     assert record["tuning"]["kernel"] == record["settings"]["kernel"]
     assert 4 <= record["tuning"]["trials"] <= 13
-    short = invoke(*command, "--max-seconds", 1e-9, "--out", tmp_path / "short")
-    assert last_json(short.stdout)["tuning"]["ended"] == "max_seconds"
+    short = told(*command, "--max-seconds", 1e-9, "--out", tmp_path / "short")
+    assert short["tuning"]["ended"] == "max_seconds"
     error = invoke("train", files / "pair.npz", "--max-seconds", 9, code=2).stderr
     assert "with these settings there is none" in error

@@ -4,22 +4,13 @@ import numpy as np
 import pytest
 
 import sparsegp
-
-
-def images(n, seed):
-    """4x3 images of a bright column, upright or not, with noise."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, size=n)
-    X = 0.4 * rng.standard_normal((n, 4, 3))
-    X[y == 1, :, 1] += 1.0
-    X[y == 0, 1, :] += 1.0
-    return X.reshape(n, 12), y
+from tests.data.test_virtual import pictures
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("images") / "images.npz"
-    (X, y), (X_test, y_test) = images(200, 0), images(80, 1)
+    (X, y), (X_test, y_test) = pictures(200, 0), pictures(80, 1)
     np.savez(path, X_train=X, y_train=y, X_test=X_test, y_test=y_test)
     return path
 
@@ -34,12 +25,12 @@ def first(invoke, data, tmp_path_factory):
 
 
 def test_copies_join_the_rows_and_what_was_learnt_stays(
-    invoke, data, first, tmp_path, last_json, untouched
+    invoke, data, first, tmp_path, told, untouched
 ):
     out = tmp_path / "second"
-    arguments = ("--virtual", first, "--image", "4x3", "--n-active", 50, "--quiet", "--json")
+    arguments = ("--virtual", first, "--image", "6x5", "--n-active", 50, "--quiet")
     with untouched(first):
-        record = last_json(invoke("train", data, "--out", out, *arguments).stdout)
+        record = told("train", data, "--out", out, *arguments)
     former, model = sparsegp.load(first), sparsegp.load(out)
     assert record["rows"] == 200 + 4 * 20
     assert record["source"].endswith("and 80 virtual rows")
@@ -51,7 +42,7 @@ def test_copies_join_the_rows_and_what_was_learnt_stays(
     assert "is finished; nothing to do" in again.stderr
     arrays = np.load(data)
     rows = arrays["X_train"], arrays["y_train"]
-    table = sparsegp.virtual_rows(former, rows, "shift", image=(4, 3))
+    table = sparsegp.virtual_rows(former, rows, "shift", image=(6, 5))
     by_hand = sparsegp.train(table, **sparsegp.same_settings(former, n_active=50))
     np.testing.assert_array_equal(by_hand.rows, model.rows)
     assert by_hand.settings == model.settings
@@ -60,12 +51,12 @@ def test_copies_join_the_rows_and_what_was_learnt_stays(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "12 columns do not make an image of 3x3"),
-        ("--image 4x4", "12 columns do not make an image of 4x4"),
+        ("", "30 columns do not make an image of 5x5"),
+        ("--image 4x4", "30 columns do not make an image of 4x4"),
         ("--image twelve", "--image must be height and width, such as 16x16, got 'twelve'"),
-        ("--image 4x3 --kernel rbf", "kernel must be that of the first run"),
-        ("--image 4x3 --tune", "--virtual takes the kernel of its run; leave --tune out"),
-        ("--image 4x3 --out {first}", "holds a run with other settings or data"),
+        ("--image 6x5 --kernel rbf", "kernel must be that of the first run"),
+        ("--image 6x5 --tune", "--virtual takes the kernel of its run; leave --tune out"),
+        ("--image 6x5 --out {first}", "holds a run with other settings or data"),
     ],
 )
 def test_what_does_not_fit_is_refused(invoke, data, first, tmp_path, arguments, message):

@@ -10,7 +10,9 @@ from zipfile import ZipFile
 
 import fsspec
 import numpy as np
+import pyarrow
 import zarr
+from pyarrow import parquet
 
 
 def put(url: Any, content: bytes) -> None:
@@ -77,9 +79,6 @@ def write_zarr(url: str, X: Any, y: Any, **options: Any) -> None:
 
 
 def write_parquet(url: str, X: Any, y: Any) -> None:
-    import pyarrow  # noqa: PLC0415 - an extra
-    from pyarrow import parquet  # noqa: PLC0415
-
     columns = {f"x{j}": X[:, j] for j in range(X.shape[1])} | {"label": y}
     with fsspec.open(url, "wb") as file:
         parquet.write_table(pyarrow.table(columns), file, row_group_size=8)

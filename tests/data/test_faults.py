@@ -8,12 +8,12 @@ import pickle
 import sys
 import time
 import tracemalloc
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 import zarr
+from pyarrow import parquet
 
 from sparsegp.data import open_dataset, storage
 from sparsegp.data.blocks import from_function
@@ -23,7 +23,7 @@ from tests.data import files
 ROWS = 10**12
 
 
-def refused(path: Any, match: str, **options: Any) -> None:
+def refused(path, match, **options):
     """Check that a file cannot be opened and learnt, and that the message fits, and one line."""
     with pytest.raises(DataError, match=match) as caught:
         open_dataset(path, **options).train.learnt()
@@ -103,7 +103,7 @@ def test_texts(text, options, match, tmp_path):
 
 
 X, Y = np.ones((3, 2)), np.ones(3)
-ARRAYS: list[tuple[dict[str, Any], str]] = [
+ARRAYS = [
     ({"a": Y, "b": Y}, r"found: (a, b|nothing)"),
     ({"X_train": X, "X": Y}, "y_train.*found: X, X_train"),
     ({"X_train": X, "y_train": Y, "X_test": X}, "y_test"),
@@ -124,7 +124,7 @@ def test_arrays(arrays, match, name, tmp_path):
 
 
 HEADER = bytes([0, 0, 8, 3])
-FILES: list[tuple[str, bytes, str]] = [
+FILES = [
     ("a.xyz", b"1,2\n", r"format of .*a\.xyz.*\.csv.*\.npz.*\.zarr"),
     ("a.csv.gz", b"1,2\n", "a.csv.gz"),
     ("a.csv.zip", files.zip_bytes(b"1,2\n", "a.csv", "b.csv"), r"one file, found \['a.csv', 'b.c"),
@@ -215,7 +215,7 @@ def test_bombs_stop_at_the_memory_that_is_allowed(name, tmp_path, monkeypatch):
     refused(tmp_path / name, f"{name}.* would take at least .* memory")
 
 
-def group(folder: Path, member: str, chunk: bytes = b"", **metadata: Any) -> Path:
+def group(folder, member, chunk=b"", **metadata):
     """Write a group of X and y, with other metadata and another chunk of one of them."""
     files.write_zarr(f"{folder}/a.zarr", np.ones((2, 2)), np.zeros(2), zarr_format=2)
     stored = json.loads((folder / "a.zarr" / member / ".zarray").read_text())
@@ -243,10 +243,10 @@ def test_metadata_of_zarr(member, metadata, tmp_path):
 class Mark:
     """Unpickled, it makes a folder."""
 
-    def __init__(self, path: Any) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return os.mkdir, (str(self.path),)
 
 
@@ -285,8 +285,6 @@ def test_numpy_files_do_not_unpickle(tmp_path):
 
 
 def test_parquet(tmp_path, monkeypatch):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"kind": ["a", "b"], "u": [1, 2]}), path)
     refused(path, "'z'; its columns: kind, u", label_column="z")

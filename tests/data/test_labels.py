@@ -1,13 +1,12 @@
 """Labels to codes and back; and numbers of a regression."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sparsegp.data import Numbers, encode, encode_with, warn_of_numbers
 from sparsegp.data.labels import as_numbers, labels_from_text
 from sparsegp.errors import DataError
-
-pandas = pytest.importorskip("pandas")
 
 KINDS = {
     "int": (np.array([3, -1, 3, 7]), [-1, 3, 7]),
@@ -63,7 +62,7 @@ def test_unseen_labels(classes, y, codes, unseen):
         (np.array([1.0, np.nan, np.nan]), "row 1 of Z has nan"),
         (np.array(["a", "b", None], object), "row 2 of Z has None"),
         (np.array(["a", float("nan")], object), "row 1 of Z has nan"),
-        (np.array([1, pandas.NA], object), "row 1 of Z has <NA>"),
+        (np.array([1, pd.NA], object), "row 1 of Z has <NA>"),
         (np.ma.masked_equal([1, 2, 3], 2), "row 1 of Z has None"),
         (np.array([1, 1 << 63], np.uint64), "64 bits"),
         (np.array([1e19, 1e20]), "64 bits"),

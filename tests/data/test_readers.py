@@ -3,7 +3,6 @@
 import pickle
 import re
 import socket
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 import zarr
 from fsspec.registry import _registry
@@ -22,10 +22,8 @@ from sparsegp.data import blocks, encode, open_dataset
 from sparsegp.data.readers import COLUMNAR, FORMATS
 from sparsegp.errors import DataError
 from tests.data import files
+from tests.processes import environment, run_python
 from tests.s3 import require_keys
-
-pyarrow = pytest.importorskip("pyarrow")
-pytest.importorskip("pyarrow.parquet")
 
 
 @dataclass(frozen=True)
@@ -37,10 +35,6 @@ class Case:
     strings: bool = True
     doubles: bool = True
     lazy: bool = False
-
-    @property
-    def columnar(self) -> bool:
-        return any(ending in self.name for ending in COLUMNAR)
 
 
 CASES = [
@@ -125,7 +119,7 @@ def test_columns_of_a_model_and_of_labels(case, rows, tmp_path):
     assert open_dataset(path, n_features=4).train.y is not None
     with pytest.raises(DataError, match=r"columns|n_features"):
         open_dataset(path, n_features=9)
-    if not case.columnar:
+    if not any(ending in case.name for ending in COLUMNAR):
         with pytest.raises(DataError, match="`label_column`"):
             open_dataset(path, label_column=0)
         return
@@ -214,9 +208,8 @@ def test_parquet_of_ids(ids, tmp_path):
     found = open_dataset(tmp_path / "a.parquet", id_column="id").train.beside["id"]
     assert found.dtype.kind == ("i" if ids == [7, 8] else "U")  # no objects, which none can write
     assert found.astype(str).tolist() == [*map(str, ids)]
-    pyarrow.parquet.write_table(
-        pyarrow.table(columns | {"id": [ids[0], None]}), tmp_path / "a.parquet"
-    )
+    columns |= {"id": [ids[0], None]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
     with pytest.raises(DataError, match="row 1, column 'id': the id is missing"):
         open_dataset(tmp_path / "a.parquet", id_column="id")
 
@@ -344,13 +337,12 @@ def test_refused_urls(url, message, monkeypatch):
 
 
 @pytest.fixture
-def train(environment, tmp_path):
-    """A function that trains in a process of its own."""
+def train(tmp_path):
+    """A function that trains in a process of its own, and returns what it said of errors."""
 
-    def run(source, *options, **keys):
-        command = [sys.executable, "-m", "sparsegp", "train", source, "--out", "run", *options]
-        settings: dict[str, Any] = {"env": environment | keys, "cwd": tmp_path}
-        return subprocess.run(command, check=False, capture_output=True, text=True, **settings)
+    def run(source, *options, code=2, **keys):
+        words = ("-m", "sparsegp", "train", source, "--out", "run", *options)
+        return run_python(*words, code=code, env=environment() | keys, cwd=tmp_path).stderr
 
     return run
 
@@ -361,30 +353,25 @@ class TestS3:
         AT_S3[name].write(f"{s3}/{name}", *sample)
         require_keys(s3_keys["AWS_ENDPOINT_URL"], after=0)
         try:
-            done = train(f"{s3}/{name}", **s3_keys | {"AWS_ACCESS_KEY_ID": "stranger"})
+            said = train(f"{s3}/{name}", **s3_keys | {"AWS_ACCESS_KEY_ID": "stranger"})
         finally:
             require_keys(s3_keys["AWS_ENDPOINT_URL"], after=10**9)
-        assert done.returncode == 2
-        assert re.fullmatch(rf"error: cannot read {s3}/{name}\S*: no permission\n", done.stderr)
+        assert re.fullmatch(rf"error: cannot read {s3}/{name}\S*: no permission\n", said)
 
     def test_no_server(self, s3_keys, train):
         with socket.create_server(("127.0.0.1", 0)) as free:
             address = f"http://127.0.0.1:{free.getsockname()[1]}"
-        done = train("s3://a/X.npy", **s3_keys | {"AWS_ENDPOINT_URL": address})
-        assert done.returncode == 2
-        assert re.fullmatch(r"error: cannot read s3://a/X\.npy: .*Endpoint.*\n", done.stderr)
+        said = train("s3://a/X.npy", **s3_keys | {"AWS_ENDPOINT_URL": address})
+        assert re.fullmatch(r"error: cannot read s3://a/X\.npy: .*Endpoint.*\n", said)
 
     @pytest.mark.slow
     def test_a_run_whose_workers_fetch_their_rows(self, s3, s3_keys, clusters, train, tmp_path):
         data = np.load(clusters)
         files.write_arrays(f"{s3}/clusters.zarr", dict(data))
         found = []
-        for source, workers in {
-            f"{s3}/clusters.zarr": ["--workers", "2"],
-            str(clusters): [],
-        }.items():
-            done = train(source, "--n-active", "30", "--posterior", "adf", *workers, **s3_keys)
-            assert done.returncode == 0, done.stderr
+        for source, workers in ((f"{s3}/clusters.zarr", ("--workers", 2)), (clusters, ())):
+            how = ("--n-active", 30, "--posterior", "adf", *workers)
+            train(source, *how, code=0, **s3_keys)
             found.append(sparsegp.load(tmp_path / "run").predict_proba(data["X_test"]))
             (tmp_path / "run").rename(tmp_path / f"run-{len(found)}")
         np.testing.assert_array_equal(*found)

@@ -1,19 +1,16 @@
 """Arrays as they come become tables, or are refused with a reason; columns go by their names."""
 
-import json
-
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
 import sparsegp
 from sparsegp.data import blocks, table_from_arrays
 from sparsegp.errors import DataError
-from tests.processes import invoke
-
-pandas = pytest.importorskip("pandas")
+from tests.processes import invoke, told
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "float16", "float32", "float64"])
@@ -47,7 +44,7 @@ def test_dask_arrays(sample):
 def test_what_holds_rows(sample, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_VALUES", 40)
     X, y = np.where(sample[0] > 0, sample[0], 0), sample[1]
-    objects, rows = X.astype(object), pandas.DataFrame(X)
+    objects, rows = X.astype(object), pd.DataFrame(X)
     for each in (
         *(kind(X) for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array)),
         *(X.tolist(), objects, da.from_array(objects, chunks=(10, 4))),
@@ -56,7 +53,7 @@ def test_what_holds_rows(sample, monkeypatch):
         assert table.X.numblocks == (3, 1)
         assert table.names is None
         np.testing.assert_array_equal(table.X.compute(), X, strict=True)
-    words = pandas.Series(["a"] * 29 + ["b"], dtype="category")
+    words = pd.Series(["a"] * 29 + ["b"], dtype="category")
     table = table_from_arrays(rows, words)
     assert table.names is None
     assert table_from_arrays(rows[[3, 1]], words).names == ("3", "1")
@@ -99,7 +96,7 @@ def frame():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 60)
     X = rng.standard_normal((60, 2)) + [[0.0, 3.0]] * y[:, np.newaxis] + [[0.0, 100.0]]
-    return pandas.DataFrame({"age": X[:, 0], "income": X[:, 1], "label": y})
+    return pd.DataFrame({"age": X[:, 0], "income": X[:, 1], "label": y})
 
 
 def test_data_frames(frame, tmp_path):
@@ -117,14 +114,14 @@ def test_data_frames(frame, tmp_path):
         with pytest.raises(DataError, match=r"X must have .* missing: income; found: age, age"):
             one.predict_proba(X.rename(columns={"income": "age"}))
         with pytest.raises(DataError, match="X must have one column of each name"):
-            one.predict_proba(pandas.concat([X, X], axis=1))
+            one.predict_proba(pd.concat([X, X], axis=1))
     model = sparsegp.train(X.rename(columns={"age": ""}), frame["label"], n_active=10)
     assert model.names == ("unnamed 0", "income")
 
 
 def test_numbered_columns_come_in_any_order(sample):
     X, y = sample
-    rows = pandas.DataFrame(X)
+    rows = pd.DataFrame(X)
     model = sparsegp.train(rows, y, kernel="rbf", n_active=9)
     expected = model.predict_proba(X)
     np.testing.assert_array_equal(model.predict_proba(rows[[2, 0, 3, 1]]), expected)
@@ -133,7 +130,7 @@ def test_numbered_columns_come_in_any_order(sample):
 
 def test_a_header_of_numbers_is_that_of_the_training_file(tmp_path):
     rng = np.random.default_rng(1)
-    rows = pandas.DataFrame(rng.normal(size=(60, 3)))
+    rows = pd.DataFrame(rng.normal(size=(60, 3)))
     rows.assign(y=rows[0] > 0).to_csv(tmp_path / "rows.csv", index=False)
     rows[[2, 0, 1]].to_csv(tmp_path / "turned.csv", index=False)
     run = tmp_path / "run"
@@ -149,7 +146,7 @@ def test_numbers_are_no_header_of_numbered_columns(tmp_path):
     X = rng.integers(0, 4, (60, 2)) + 0.5
     (tmp_path / "rows.csv").write_text("1,0\n3,0.5\n0,3\n")
     run = tmp_path / "run"
-    sparsegp.train(pandas.DataFrame(X), X[:, 0] > X[:, 1], kernel="rbf", n_active=9, out=run)
+    sparsegp.train(pd.DataFrame(X), X[:, 0] > X[:, 1], kernel="rbf", n_active=9, out=run)
     lines = invoke("predict", run, tmp_path / "rows.csv", "--out", "-").stdout.splitlines()
     expected = sparsegp.load(run).predict_proba(np.array([[1, 0], [3, 0.5], [0, 3]]))
     np.testing.assert_allclose([float(line.split(",")[2]) for line in lines[1:]], expected[:, 0])
@@ -161,13 +158,10 @@ def test_commands(frame, tmp_path, monkeypatch):
         frame[[*order, "label"]].to_csv(f"{name}.csv", index=False)
     frame.rename(columns={"age": "x"}).to_csv("other.csv", index=False)
 
-    def shown(*words):
-        return json.loads(invoke(*words, "--json").stdout)
-
     invoke("train", "train.csv", "--test", "turned.csv", "--n-active", 10, "--out", "r")
-    found = [shown("evaluate", "r", f"{name}.csv") for name in ("train", "turned")]
+    found = [told("evaluate", "r", f"{name}.csv") for name in ("train", "turned")]
     assert found[0]["nlpp"] == found[1]["nlpp"]
-    assert shown("inspect", "r")["names"] == ["age", "income"]
+    assert told("inspect", "r")["names"] == ["age", "income"]
     assert "missing: age" in invoke("predict", "r", "other.csv", "--out", "s.csv", code=2).stderr
     frame.assign(note="x")[["note", "label", "income", "age"]].to_csv("more.csv")
     for words in (("evaluate", "--label-column", "label"), ("predict", "--out", "m.csv")):
@@ -178,8 +172,8 @@ def test_commands(frame, tmp_path, monkeypatch):
     refused = invoke("evaluate", "r", "blank.csv", code=2).stderr
     assert "line 2 (row 0), column 'label': the label is missing" in refused
     assert (tmp_path / "m.csv").read_text() == (tmp_path / "p.csv").read_text()
-    assert shown("inspect", "r")["label"] == "label"
-    assert shown("evaluate", "r", "more.csv")["n"] == len(frame)
+    assert told("inspect", "r")["label"] == "label"
+    assert told("evaluate", "r", "more.csv")["n"] == len(frame)
     frame.rename(columns={"label": "l"}).assign(note="x").to_csv("renamed.csv")
     assert "--label-column" in invoke("evaluate", "r", "renamed.csv", code=2).stderr
 
@@ -188,4 +182,4 @@ def test_the_number_of_the_label_column_is_known_where_it_has_no_name(frame, tmp
     path, run = tmp_path / "rows.csv", tmp_path / "run"
     frame[["label", "age", "income"]].to_csv(path, index=False, header=False)
     invoke("train", path, "--label-column", 0, "--n-active", 10, "--out", run)
-    assert json.loads(invoke("evaluate", run, path, "--json").stdout)["n_unseen"] == 0
+    assert told("evaluate", run, path)["n_unseen"] == 0

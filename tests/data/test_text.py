@@ -3,11 +3,9 @@
 import bz2
 import gzip
 import io
-import json
 import lzma
 import re
 import tracemalloc
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,12 +15,11 @@ from hypothesis import strategies as st
 
 import sparsegp
 from sparsegp.data import Encoding, kinds, open_dataset
-from sparsegp.data.encoding import Column
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.lists import pairs_in, quote_if_needed, words_in
 from sparsegp.report import evaluate
 from tests.data import files
-from tests.processes import invoke
+from tests.processes import invoke, told
 
 PEOPLE = """name,age,height,member,since,city,y
 "Ann, B.",31,1.62,yes,2020-01-31,Köln,a
@@ -32,14 +29,14 @@ Dee,39,1.75,no,2021-07-04,Ulm,b
 """
 
 
-def frame(path: Any, content: str | bytes, **given: Any) -> Any:
+def frame(path, content, **given):
     """Write a text, and return its data frame."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     table = open_dataset(path, **given).train
     return pd.concat(table.frame.parts)
 
 
-def columns(path: Any) -> dict[str, Column]:
+def columns(path):
     """Return what is learnt of the columns of a text."""
     table = open_dataset(path).train
     return {each.name: each for each in Encoding.learn(table.frame, "T", table.kinds).columns}
@@ -60,7 +57,7 @@ def test_kinds_are_found(tmp_path):
     assert (table.y.tolist(), table.label) == (["a", "b", "a", "b"], "y")
 
 
-WRITTEN: dict[str, Any] = {
+WRITTEN = {
     "a.csv.gz": lambda text: gzip.compress(text.encode()),
     "a.csv.bz2": lambda text: bz2.compress(text.encode()),
     "a.data.xz": lambda text: lzma.compress(text.encode()),
@@ -173,13 +170,12 @@ def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):
     invoke("train", tmp_path / "a.csv", "--out", tmp_path / "run", "--missing", "unknown")
     model = sparsegp.load(tmp_path / "run")
     assert model.names == ("a", "a missing", "c missing")
-    found = json.loads(invoke("evaluate", tmp_path / "run", tmp_path / "a.csv", "--json").stdout)
+    found = told("evaluate", tmp_path / "run", tmp_path / "a.csv")
     table = open_dataset(tmp_path / "a.csv", missing="unknown").train.encoded_for(model)
     expected = evaluate(model.predict_log_proba(table.X.compute()), table.y, model.classes)
     assert found["nlpp"] == pytest.approx(expected.nlpp)
-    (tmp_path / "a.csv").write_text(
-        "\n".join(["a;c", *(row[:-2] for row in rows)]), encoding="utf-8"
-    )
+    unlabelled = "\n".join(["a;c", *(row[:-2] for row in rows)])
+    (tmp_path / "a.csv").write_text(unlabelled, encoding="utf-8")
     refused = invoke("evaluate", tmp_path / "run", tmp_path / "a.csv", code=2)
     assert "a.csv needs the column 'y' of labels, or another --label-column" in refused.output
 
@@ -199,7 +195,7 @@ def test_what_is_given(tmp_path):
     rows = "".join(f"{n:05d},{n % 7},{n % 2},k{n}\n" for n in range(40))
     text = "zip,x,y,key\n" + rows
     (tmp_path / "a.csv").write_text(text)
-    given: dict[str, Any] = {"label_column": "y", "drop": "x", "id_column": "key"}
+    given = {"label_column": "y", "drop": "x", "id_column": "key"}
     plain = open_dataset(tmp_path / "a.csv", **given).train
     assert plain.names == ("zip",)
     assert plain.beside["key"].tolist() == [f"k{n}" for n in range(40)]
@@ -248,7 +244,7 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     assert columns(tmp_path / "a.csv")["x0"].kind == "category"  # a word in each five
 
 
-HEADERS: dict[str, tuple[Any, str]] = {
+HEADERS = {
     "1,2,3,label\n" + "4,5,6,0\n7,8,9,1\n" * 20: (("1", "2", "3"), "is taken for the header"),
     "0,1,label\n" + "4,5,no\n7,8,yes\n" * 20: (("0", "1"), "is taken for the header"),
     "4,5,maybe\n" + "4,5,no\n7,8,yes\n" * 20: (None, "is taken for values"),
@@ -347,7 +343,7 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     rows.drop(columns="y")[["city", "zip", "id", "age"]].to_csv("new.csv", index=False, sep=";")
     rows.to_parquet("new.parquet")
 
-    def run(*words: Any, **how: Any) -> str:
+    def run(*words, **how):
         return invoke(*words, **how).stdout
 
     ids = ["--id-column", "id"]

@@ -1,7 +1,6 @@
 """Virtual rows: what copies are, whose labels they have, and what a second run makes of them."""
 
 from functools import partial
-from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -10,18 +9,15 @@ from numpy.testing import assert_array_equal
 from scipy.ndimage import shift as moved_by_scipy
 
 import sparsegp
-from sparsegp.data import Table, table_from_arrays
+from sparsegp.data import table_from_arrays
 from sparsegp.data.virtual import shift
 from sparsegp.errors import DataError, SettingsError, UnknownNameError
 from sparsegp.likelihoods import Probit
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Doubles, Integers
 from tests.runs import selected
 
-Data = tuple[Doubles, Integers]
 
-
-def pictures(n: int, seed: int) -> Data:
+def pictures(n, seed):
     """Return noisy 6x5 images of a bar, upright (1) or not (0)."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, size=n)
@@ -32,23 +28,23 @@ def pictures(n: int, seed: int) -> Data:
 
 
 @pytest.fixture(scope="module")
-def data() -> Data:
+def data():
     return pictures(400, 0)
 
 
 @pytest.fixture(scope="module")
-def first(data: Data) -> sparsegp.Model:
-    settings: dict[str, Any] = {"learn": "evidence", "major_steps": 2, "minor_steps": 3}
+def first(data):
+    settings = {"learn": "evidence", "major_steps": 2, "minor_steps": 3}
     return sparsegp.train(*data, likelihood="probit", n_active=30, **settings)
 
 
 @pytest.fixture(scope="module")
-def table(data: Data, first: sparsegp.Model) -> Table:
+def table(data, first):
     return sparsegp.virtual_rows(first, data, "shift", image=(6, 5))
 
 
 @pytest.mark.parametrize("pixels", [1, 2, 4])
-def test_shifts_are_those_of_scipy(pixels: int) -> None:
+def test_shifts_are_those_of_scipy(pixels):
     X = np.random.default_rng(1).integers(1, 256, size=(7, 30)).astype(np.uint8)
     directions = ((-1, 0), (1, 0), (0, -1), (0, 1))
     for found, (down, right) in zip(shift(X, pixels, (6, 5)), directions, strict=True):
@@ -67,12 +63,12 @@ def test_shifts_are_those_of_scipy(pixels: int) -> None:
         ({"image": (6, 5), "pixels": 0}, "got 0"),
     ],
 )
-def test_what_does_not_fit_an_image_is_refused(arguments: dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_an_image_is_refused(arguments, message):
     with pytest.raises(SettingsError, match=message):
         shift(np.zeros((2, 30), dtype=np.uint8), **arguments)
 
 
-def test_copies_follow_the_rows_and_know_their_originals(data: Data, first: sparsegp.Model) -> None:
+def test_copies_follow_the_rows_and_know_their_originals(data, first):
     X, y = data
     words = np.array(["lying", "upright"])[y]
     lazy = table_from_arrays(da.from_array(X, chunks=(64, 30)), words, "bars")
@@ -84,8 +80,8 @@ def test_copies_follow_the_rows_and_know_their_originals(data: Data, first: spar
     assert table.source == "bars and 120 virtual rows"
 
 
-def test_any_function_of_the_rows(data: Data, first: sparsegp.Model) -> None:
-    def mirrored(X: Doubles, times: int = 1) -> list[Doubles]:
+def test_any_function_of_the_rows(data, first):
+    def mirrored(X, times=1):
         return [X.reshape(-1, 6, 5)[:, :, ::-1].reshape(X.shape)] * times
 
     table = sparsegp.virtual_rows(first, data, mirrored, times=2)
@@ -93,7 +89,7 @@ def test_any_function_of_the_rows(data: Data, first: sparsegp.Model) -> None:
     assert_array_equal(table.X.compute()[400:], np.concatenate(copies))
 
 
-def test_a_second_run(first: sparsegp.Model, table: Table) -> None:
+def test_a_second_run(first, table):
     settings = sparsegp.same_settings(first, n_active=60)
     assert settings["likelihood"] == f"probit({first.active.likelihood.bias!r})"
     second = sparsegp.train(table, **settings)
@@ -104,14 +100,12 @@ def test_a_second_run(first: sparsegp.Model, table: Table) -> None:
     assert second.settings["learn"] == "none"
     assert sparsegp.same_settings(second)["likelihood"] == settings["likelihood"]
     again = sparsegp.virtual_rows(second, table, lambda X: [-X])  # copies of copies
-    assert table.origin is not None
     expected = np.concatenate([table.origin, table.origin[np.sort(second.rows)]])
     assert_array_equal(again.origin, expected)
 
 
-def test_validation_rows_have_no_copies_among_the_others(data: Data, first: sparsegp.Model) -> None:
+def test_validation_rows_have_no_copies_among_the_others(data, first):
     table = sparsegp.virtual_rows(first, data, lambda X: [X + i for i in range(1, 12)])
-    assert table.origin is not None
     settings = TrainSettings.given(**sparsegp.same_settings(first, n_active=40))
     with selected(table, settings) as run:
         chosen, active = run.validation, run.active.rows
@@ -121,7 +115,7 @@ def test_validation_rows_have_no_copies_among_the_others(data: Data, first: spar
     assert (table.origin[chosen] != np.flatnonzero(chosen)).any()
 
 
-def test_other_rows_and_bad_copies_are_refused(data: Data, first: sparsegp.Model) -> None:
+def test_other_rows_and_bad_copies_are_refused(data, first):
     X, y = data
     make = partial(sparsegp.virtual_rows, first)
     for other in ((X[:, :29], y), (X[::-1], y[::-1]), (X[:20], y[:20])):
@@ -137,7 +131,7 @@ def test_other_rows_and_bad_copies_are_refused(data: Data, first: sparsegp.Model
         make(data, "turn")
 
 
-def test_settings_that_contradict_are_refused(first: sparsegp.Model) -> None:
+def test_settings_that_contradict_are_refused(first):
     assert sparsegp.same_settings(first, scaling="standard")["scaling"] == "standard"
     for name, value in {"kernel": "rbf", "likelihood": "probit", "learn": "evidence"}.items():
         with pytest.raises(SettingsError, match=f"{name} must be that of the first run, '.*'; lea"):
@@ -154,7 +148,7 @@ def test_settings_that_contradict_are_refused(first: sparsegp.Model) -> None:
     ],
     ids=str,
 )
-def test_a_run_repeated_by_its_settings(data: Data, settings: dict[str, Any]) -> None:
+def test_a_run_repeated_by_its_settings(data, settings):
     X = data[0][:200]
     y = X[:, 7] + 0.1 * X[:, 12] if "task" in settings else data[1][:200]
     model = sparsegp.train(X, y, n_active=12, **settings)

@@ -13,7 +13,7 @@ from sparsegp.likelihoods import Gaussian, Probit, Softmax
 from tests.dense.references import by_product_rule
 
 
-def test_gaussian_noise_in_closed_form() -> None:
+def test_gaussian_noise_in_closed_form():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(6, 1))
     some = Problem(x, np.sin(x[:, 0]), [1.5 * RBF(0.8)], Gaussian(0.3), 1, seed=1)
@@ -24,7 +24,7 @@ def test_gaussian_noise_in_closed_form() -> None:
     assert found.value == pytest.approx(exact, abs=3.5 * found.error)
 
 
-def test_from_the_exact_posterior_all_weights_are_the_evidence() -> None:
+def test_from_the_exact_posterior_all_weights_are_the_evidence():
     some = Problem(np.arange(5.0)[:, np.newaxis], np.ones(5), [3.0 * RBF(1.0)], Gaussian(0.1), 1)
     fit = Exact().fit(some)
     found = log_marginal(Bridge(some, fit.components[0]), runs=4, temperatures=3)
@@ -32,7 +32,7 @@ def test_from_the_exact_posterior_all_weights_are_the_evidence() -> None:
     assert found.error < 1e-9
 
 
-def test_the_base_is_the_gaussian_that_it_says() -> None:
+def test_the_base_is_the_gaussian_that_it_says():
     rng = np.random.default_rng(3)
     some = Problem(rng.normal(size=(4, 1)), np.array([0, 1, 2, 0]), [2.0 * RBF(1.0)], Softmax(), 3)
     component = SoftmaxEP().fit(some).components[0]
@@ -57,7 +57,7 @@ PER_CLASS = Problem(X[[0, 2]] / 2.0, np.array([0, 2]), EACH, Softmax(), 3)
         *((PER_CLASS, 8, *case) for case in (("", 0.15), ("laplace", 0.05), ("softmax_ep", 0.05))),
     ],
 )
-def test_few_rows_by_quadrature(some: Problem, nodes: int, method: str, error: float) -> None:
+def test_few_rows_by_quadrature(some, nodes, method, error):
     """From the posterior of a method, or from the prior."""
     component = METHODS[method]().fit(some).components[0] if method else None
     found = log_marginal(Bridge(some, component), runs=20, temperatures=150)
@@ -65,7 +65,7 @@ def test_few_rows_by_quadrature(some: Problem, nodes: int, method: str, error: f
     assert found.value == pytest.approx(by_product_rule(some, nodes)[0], abs=3.5 * found.error)
 
 
-def test_one_temperature_is_the_mean_likelihood_of_the_prior() -> None:
+def test_one_temperature_is_the_mean_likelihood_of_the_prior():
     some = Problem(np.zeros((1, 1)), np.array([1]), [RBF(1.0)], Probit(), 1, seed=9)
     found = log_marginal(Bridge(some), runs=2000, temperatures=1)
     assert found.value == pytest.approx(np.log(0.5), abs=3.5 * found.error)

@@ -1,12 +1,10 @@
 """Learning kernels by the evidence of dense methods."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sparsegp.dense import EP, Exact, Laplace, Method, Problem
+from sparsegp.dense import EP, Exact, Laplace, Problem
 from sparsegp.dense.learning import maximise
 from sparsegp.dense.sampling import kernel_prior
 from sparsegp.errors import NumericalError
@@ -15,10 +13,10 @@ from sparsegp.learning.hyperpriors import Hyperprior
 from sparsegp.likelihoods import Gaussian, Probit, Softmax
 from tests.dense.sessions import StoppedError, Watched
 
-METHODS: list[Method] = [Laplace(), EP(schedule="parallel")]
+METHODS = [Laplace(), EP(schedule="parallel")]
 
 
-def problem(several: bool = False, n: int = 16) -> Problem:
+def problem(several=False, n=16):
     rng = np.random.default_rng(2)
     x = rng.normal(size=(n, 2))
     score = np.stack([x[:, 0], x[:, 1], -x.sum(axis=1)], axis=1) + 0.4 * rng.normal(size=(n, 3))
@@ -30,14 +28,14 @@ def problem(several: bool = False, n: int = 16) -> Problem:
 
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("method", METHODS, ids=str)
-def test_most_probable_kernels(method: Method, several: bool) -> None:
+def test_most_probable_kernels(method, several):
     if several and isinstance(method, EP):
         pytest.skip("for one latent value")
     some = problem(several)
     hyperprior = kernel_prior("v: lognormal(1, 1); l: gamma(1, 4)", some)
     found, trace = maximise(method, some, hyperprior)
 
-    def criterion(parameters: Any) -> float:
+    def criterion(parameters):
         return hyperprior(parameters)[0] - method.evidence(some.with_parameters(parameters)).value
 
     end = found.parameters()
@@ -51,14 +49,14 @@ def test_most_probable_kernels(method: Method, several: bool) -> None:
     assert best["log_evidence"] == pytest.approx(method.evidence(found).value, abs=1e-6)
 
 
-def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds(monkeypatch):
     some = problem()
     monkeypatch.setattr("sparsegp.dense.learning.REACH", 0.1)
     found, _ = maximise(Laplace(), some, Hyperprior())
     assert np.abs(found.parameters() - some.parameters()).max() == pytest.approx(0.1)
 
 
-def test_records_of_another_search_are_not_used() -> None:
+def test_records_of_another_search_are_not_used():
     some, watched = problem(), Watched(last=2)
     with pytest.raises(StoppedError):
         maximise(Laplace(), some, Hyperprior(), watched)
@@ -68,7 +66,7 @@ def test_records_of_another_search_are_not_used() -> None:
     assert found[1] == expected[1]
 
 
-def test_evidence_that_is_not_finite() -> None:
+def test_evidence_that_is_not_finite():
     some = problem()
     broken = Problem(some.x, np.full(16, np.nan), some.kernels, Gaussian(0.1), 1)
     with pytest.raises(NumericalError, match="log evidence and its gradient must be finite"):

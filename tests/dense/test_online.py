@@ -13,7 +13,7 @@ from sparsegp.likelihoods.softmax_sites import contrasts, match_moments
 from tests.dense.references import interleaved
 
 
-def problem(n: int, each: bool = False, seed: int = 0) -> Problem:
+def problem(n, each=False, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 2))
     target = (x @ rng.normal(size=(2, 3)) + 0.5 * rng.normal(size=(n, 3))).argmax(axis=1)
@@ -21,7 +21,7 @@ def problem(n: int, each: bool = False, seed: int = 0) -> Problem:
     return Problem(x, target, kernels, Softmax(biases=(0.1, 0.0, -0.2)), 3, seed=seed)
 
 
-def test_one_sweep_is_assumed_density_filtering() -> None:
+def test_one_sweep_is_assumed_density_filtering():
     some = problem(14, each=True)
     covariance, mean = interleaved(some.covariances()), np.zeros(42)
     order = order_of(some)
@@ -52,20 +52,18 @@ def test_one_sweep_is_assumed_density_filtering() -> None:
 
 
 @pytest.mark.parametrize("moments", ["quadrature", "laplace"])
-def test_sweeps_over_all_rows_end_at_expectation_propagation(moments: str) -> None:
+def test_sweeps_over_all_rows_end_at_expectation_propagation(moments):
     some = problem(20, each=True)
     new = np.random.default_rng(5).normal(size=(9, 2))
     dense = SoftmaxEP(moments=moments, tolerance=1e-8).fit(some)
     online = Online(novelty=1e-12, moments=moments, tolerance=1e-8, sweeps=40).fit(some)
     assert online.report["basis"] == 20
     assert online.report["sweeps"] < 20
-    wanted = Mixture(dense.components, some.x)
-    found = Mixture(online.components, some.x)
-    for one, two in zip(wanted.latent(new), found.latent(new), strict=True):
-        assert_allclose(one, two, atol=1e-5)
+    pairs = [Mixture(fit.components, some.x).latent(new) for fit in (online, dense)]
+    assert_allclose(*pairs, atol=1e-5)
 
 
-def test_a_smaller_basis_costs_accuracy_little_by_little() -> None:
+def test_a_smaller_basis_costs_accuracy_little_by_little():
     some = problem(50)
     new = np.random.default_rng(6).normal(size=(30, 2))
     dense = SoftmaxEP(moments="laplace", damping=1.0).fit(some)
@@ -83,12 +81,12 @@ def test_a_smaller_basis_costs_accuracy_little_by_little() -> None:
     assert errors[-1] < 5e-4
 
 
-def test_the_basis_is_what_the_rows_before_do_not_tell() -> None:
+def test_the_basis_is_what_the_rows_before_do_not_tell():
     some = problem(40, each=True)
     covariances, order = some.covariances(), np.random.default_rng(2).permutation(40)
     basis = set(choose_basis(covariances, order, 0.05).tolist())
     assert 3 < len(basis) < 40
-    before: list[int] = []
+    before = []
     for row in order.tolist():
         rest = [
             each[row, row]
@@ -100,7 +98,7 @@ def test_the_basis_is_what_the_rows_before_do_not_tell() -> None:
         before += [row] if row in basis else []
 
 
-def test_projected_sites_by_full_matrices() -> None:
+def test_projected_sites_by_full_matrices():
     some, rng = problem(9, each=True), np.random.default_rng(3)
     half = rng.normal(size=(9, 3, 3))
     blocks = half @ half.transpose(0, 2, 1)
@@ -114,9 +112,8 @@ def test_projected_sites_by_full_matrices() -> None:
     coefficients = sites.coefficients(sites.mean(natural))
     assert not coefficients[[0, 2, 3, 6, 7]].any()
     latent = np.stack([k @ coefficients[:, r] for r, k in enumerate(some.covariances())], axis=1)
-    assert_allclose(
-        latent.ravel(), q @ np.linalg.solve(np.eye(27) + p @ q, natural.ravel()), atol=1e-9
-    )
+    expected = q @ np.linalg.solve(np.eye(27) + p @ q, natural.ravel())
+    assert_allclose(latent.ravel(), expected, atol=1e-9)
     assert_allclose(sites.weigh(natural).ravel(), p @ natural.ravel(), atol=1e-12)
     # of the rows themselves: what the basis leaves, and the posterior of the projections
     variances = np.stack([kernel.diag(some.x) for kernel in some.kernels])

@@ -1,14 +1,11 @@
 """Hybrid Monte Carlo over kernel parameters against integrals over a grid of them."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import trapezoid
 
 from sparsegp.dense import METHODS, Mixture, Problem
-from sparsegp.dense.base import Method
 from sparsegp.dense.exact import Exact
 from sparsegp.dense.sampling import Schedule, Target, kernel_prior
 from sparsegp.errors import NumericalError, SettingsError
@@ -18,14 +15,14 @@ from sparsegp.likelihoods import Gaussian
 PRIOR = "l: lognormal(0.2, 0.5)"
 
 
-def regression(n: int = 12) -> Problem:
+def regression(n=12):
     rng = np.random.default_rng(4)
     x = rng.uniform(-2, 2, size=(n, 1))
     y = np.sin(2 * x[:, 0]) + 0.3 * rng.normal(size=n)
     return Problem(x, y, [RBF(1.0)], Gaussian(0.1), 1, seed=3)
 
 
-def test_one_parameter_against_a_grid() -> None:
+def test_one_parameter_against_a_grid():
     some = regression()
     prior, method = kernel_prior(PRIOR, some), Exact()
     grid = np.linspace(-2.0, 2.0, 81)
@@ -63,13 +60,13 @@ def test_one_parameter_against_a_grid() -> None:
 class Fragile(Exact, name=""):
     """Fails where the length scale is above a bound."""
 
-    def start(self, problem: Problem, near: Any = None) -> Any:
+    def start(self, problem, near=None):
         if problem.parameters()[0] > 0.0:
             raise NumericalError("too long")
         return super().start(problem, near)
 
 
-def test_parameters_for_which_the_method_fails_are_left_out() -> None:
+def test_parameters_for_which_the_method_fails_are_left_out():
     some = regression().with_parameters(np.array([-0.2]))
     plan = Schedule(chains=2, burn_in=50, draws=50, kept=20)
     found = plan.fit(Target(Fragile(), some, kernel_prior(PRIOR, some)))
@@ -80,7 +77,7 @@ def test_parameters_for_which_the_method_fails_are_left_out() -> None:
         plan.fit(Target(Fragile(), beyond, kernel_prior(PRIOR, some)))
 
 
-def test_refusals() -> None:
+def test_refusals():
     some = regression()
     prior = kernel_prior(PRIOR, some)
     both = Problem(some.x, some.target, [2.0 * RBF(1.0)], some.likelihood, 1)
@@ -88,7 +85,7 @@ def test_refusals() -> None:
         Target(Exact(), both, kernel_prior(PRIOR, both))
     with pytest.raises(SettingsError, match="must be of a parameter that is learnt"):
         kernel_prior("noise: gamma(1, 1)", some)
-    without: Method = METHODS["softmax_ep"](moments="laplace")  # type: ignore[call-arg]
+    without = METHODS["softmax_ep"](moments="laplace")
     with pytest.raises(SettingsError, match="has no gradient of a marginal likelihood"):
         Target(without, some, prior)
     with pytest.raises(SettingsError, match="acceptance must be below 1"):

@@ -12,14 +12,14 @@ from sparsegp.likelihoods.softmax_sites import contrasts, match_moments
 from tests.dense.references import by_product_rule
 
 
-def problem(n: int, n_classes: int, variance: float, seed: int = 0) -> Problem:
+def problem(n, n_classes, variance, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 2))
     target = (x @ rng.normal(size=(2, n_classes)) + 0.4 * rng.normal(size=(n, n_classes))).argmax(1)
     return Problem(x, target, [variance * RBF(1.2)], Softmax(), n_classes)
 
 
-def test_moments_under_a_wide_cavity() -> None:
+def test_moments_under_a_wide_cavity():
     """The term cuts off a part of the cavity; in its own units nothing is lost."""
     basis = contrasts(np.array([1]), 3)[0]
     covariance = basis.T @ np.diag([16.0, 9.0, 25.0]) @ basis
@@ -45,7 +45,7 @@ def test_moments_under_a_wide_cavity() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_sites_are_semidefinite_whatever_the_scale(scale: float) -> None:
+def test_sites_are_semidefinite_whatever_the_scale(scale):
     rng = np.random.default_rng(2)
     half = scale * rng.normal(size=(40, 3, 3))
     mean, target = scale * rng.normal(size=(40, 3)), rng.integers(0, 4, 40)
@@ -59,7 +59,7 @@ def test_sites_are_semidefinite_whatever_the_scale(scale: float) -> None:
         assert np.isfinite(log_z).all()
 
 
-def test_one_row_is_exact() -> None:
+def test_one_row_is_exact():
     some = problem(1, 3, 2.0)
     found = SoftmaxEP(n_nodes=25, tolerance=1e-9).fit(some)
     log_z, mean, expected = by_product_rule(some, 40)
@@ -69,7 +69,7 @@ def test_one_row_is_exact() -> None:
     assert_allclose(variance, expected, atol=1e-5)
 
 
-def test_two_classes_are_the_logistic_of_the_difference() -> None:
+def test_two_classes_are_the_logistic_of_the_difference():
     """u_1 - u_0 has twice the prior variance; u_0 + u_1 keeps its own, and is independent."""
     some = problem(12, 2, 3.0)
     found = SoftmaxEP(n_nodes=41, tolerance=1e-9).fit(some)
@@ -82,16 +82,15 @@ def test_two_classes_are_the_logistic_of_the_difference() -> None:
     assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-5)
 
 
-def test_local_laplace_ends_at_the_mode_of_the_whole_posterior() -> None:
+def test_local_laplace_ends_at_the_mode_of_the_whole_posterior():
     some = problem(10, 3, 4.0)
     found, expected = SoftmaxEP(moments="laplace", tolerance=1e-10).fit(some), Laplace().fit(some)
     assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-7)
     pairs = [Mixture(fit.components, some.x).latent(some.x + 0.2) for fit in (found, expected)]
-    assert_allclose(pairs[0][0], pairs[1][0], atol=1e-7)
-    assert_allclose(pairs[0][1], pairs[1][1], atol=1e-7)
+    assert_allclose(*pairs, atol=1e-7)
 
 
-def test_refusals() -> None:
+def test_refusals():
     with pytest.raises(SettingsError, match=r"7\^6 = 117649 points a row for 7 classes"):
         SoftmaxEP().fit(problem(8, 7, 1.0))
     SoftmaxEP(moments="laplace").fit(problem(8, 7, 1.0))

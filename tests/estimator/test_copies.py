@@ -47,30 +47,18 @@ def test_a_copy_predicts_the_same(iris, words, tmp_path, way, estimator):
         expected["kernel"] = expected["kernel"] and str(expected["kernel"])
     assert {**found.get_params(), "kernel": None} == {**expected, "kernel": None}
     assert str(found.kernel) == str(expected["kernel"])
-    tolerance = 1e-6 if way is by_directory else 0.0  # variances are stored in float32
     np.testing.assert_array_equal(found.predict(X), original.predict(X))
     if way is by_directory:
         model = sparsegp.load(tmp_path / "saved")
         np.testing.assert_array_equal(model.predict(X), found.predict(X))
-    for mine, its in zip(
-        found.latent_mean_and_variance(X), original.latent_mean_and_variance(X), strict=True
-    ):
-        np.testing.assert_allclose(mine, its, rtol=tolerance)
+    latent = (each.latent_mean_and_variance(X) for each in (found, original))
+    np.testing.assert_array_equal(*latent)
     for name in ("active_indices_", "feature_names_in_", "kernel_", "history_", "n_features_in_"):
         np.testing.assert_array_equal(getattr(found, name), getattr(original, name))
     if hasattr(original, "classes_"):
         assert found.classes_.dtype == original.classes_.dtype
     assert found.client_ is None
     found.fit(X, y)
-
-
-@pytest.mark.parametrize("dtype", ["float64", "uint8", "bool", "object", "U1"])
-def test_labels_are_stored_with_their_type(iris, tmp_path, dtype):
-    y = (iris[1] > 0).astype(int).astype("U1" if dtype == "object" else dtype).astype(dtype)
-    original = SparseGPClassifier(n_active=10).fit(iris[0], y)
-    found = by_directory(original, tmp_path)
-    assert found.predict(iris[0]).dtype == y.dtype
-    np.testing.assert_array_equal(found.predict(iris[0]), original.predict(iris[0]))
 
 
 def test_runs_of_train_can_be_loaded(iris, tmp_path):

@@ -73,10 +73,8 @@ def test_predicts_what_the_model_of_train_predicts(iris, n_classes, given, setti
     np.testing.assert_array_equal(estimator.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(estimator.predict(X), model.predict(X))
     np.testing.assert_array_equal(estimator.active_indices_, model.rows)
-    for mine, its in zip(
-        estimator.latent_mean_and_variance(X), model.latent_mean_and_variance(X), strict=True
-    ):
-        np.testing.assert_array_equal(mine, its)
+    latent = (each.latent_mean_and_variance(X) for each in (estimator, model))
+    np.testing.assert_array_equal(*latent)
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,16 @@ from numpy.testing import assert_array_equal
 from sparsegp import SparseGPClassifier, SparseGPRegressor
 
 
-def stripes(seed: int, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+def stripes(seed, n=400):
     X = np.random.default_rng(seed).normal(size=(n, 3))
     return X, np.array(["left", "middle", "right"])[np.digitize(X[:, 0] + X[:, 1], [-0.6, 0.6])]
 
 
-def classifier(**parameters: object) -> SparseGPClassifier:
+def classifier(**parameters):
     return SparseGPClassifier(kernel="30*matern32", n_jobs=1, **{"n_active": 80, **parameters})
 
 
-def test_parts_are_nearly_as_good_as_all_rows_at_once() -> None:
+def test_parts_are_nearly_as_good_as_all_rows_at_once():
     parts, (X, y) = [stripes(seed) for seed in range(4)], stripes(9, 1000)
     fitted = classifier()
     for part in parts:
@@ -32,7 +32,7 @@ def test_parts_are_nearly_as_good_as_all_rows_at_once() -> None:
     assert np.allclose(held, fitted.model_.active.x, atol=1e-5)
 
 
-def test_it_grows_up_to_n_active_and_classes_may_come_later() -> None:
+def test_it_grows_up_to_n_active_and_classes_may_come_later():
     X, y = stripes(0)
     few = np.flatnonzero(y != "middle")[:40]
     fitted = classifier().partial_fit(X[few], y[few], classes=np.unique(y))
@@ -43,7 +43,7 @@ def test_it_grows_up_to_n_active_and_classes_may_come_later() -> None:
     assert fitted.score(*stripes(1)) > 0.85
 
 
-def test_a_fit_goes_on() -> None:
+def test_a_fit_goes_on():
     X, y = stripes(0)
     frame = pd.DataFrame(X, columns=list("abc")).assign(d=np.where(X[:, 2] > 0.0, "u", "v"))
     fitted = classifier().fit(frame, y)
@@ -53,7 +53,7 @@ def test_a_fit_goes_on() -> None:
     assert_array_equal(fitted.feature_names_in_, frame.columns)
 
 
-def test_what_must_hold() -> None:
+def test_what_must_hold():
     X, y = stripes(0)
     with pytest.raises(ValueError, match="give classes"):
         classifier().partial_fit(X, y)
@@ -70,7 +70,7 @@ def test_what_must_hold() -> None:
         fitted.partial_fit(X[:, :2], y)
 
 
-def test_numbers(searching: None) -> None:
+def test_numbers(searching):
     rng = np.random.default_rng(5)
     X = rng.uniform(-2.0, 2.0, size=(900, 2))
     y = 100.0 + 10.0 * np.sin(2.0 * X[:, 0]) + rng.normal(size=900)

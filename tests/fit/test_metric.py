@@ -1,8 +1,6 @@
 """Runs with a metric: what it finds, and what it does not depend on."""
 
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,34 +9,31 @@ from numpy.testing import assert_allclose, assert_array_equal
 import sparsegp
 from sparsegp.errors import Interrupted, SettingsError
 from sparsegp.fit import training
-from tests.fit.conftest import Arrays
 from tests.runs import Stopper
 
 P = 6
-HOW: dict[str, Any] = {"kernel": "50*rbf", "n_active": 60, "runtime": "threads=1"}
+HOW = {"kernel": "50*rbf", "n_active": 60, "runtime": "threads=1"}
 
 
 @pytest.fixture(scope="module")
-def rows() -> Arrays:
+def rows():
     """Two classes by the sum of the first two columns."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(900, P))
     return X, (np.sin(2.0 * (X[:, 0] + X[:, 1])) + 0.2 * rng.normal(size=900) > 0).astype(int)
 
 
-def test_the_direction_that_matters_is_found(rows: Arrays, tmp_path: Path) -> None:
+def test_the_direction_that_matters_is_found(rows, tmp_path):
     X, y = rows
     X_new = np.random.default_rng(4).normal(size=(1000, P))
     y_new = (np.sin(2.0 * (X_new[:, 0] + X_new[:, 1])) > 0).astype(int)
     plain, model = (sparsegp.train(X, y, **HOW, metric=text) for text in ("none", "full"))
     mixing = model.scaling.mixing
-    assert mixing is not None
     leading = np.linalg.eigh(mixing)[1][:, -1]
     assert_allclose(np.abs(leading[:2]), np.sqrt(0.5), atol=0.05)
     errors = [np.mean(each.predict(X_new) != y_new) for each in (plain, model)]
     assert errors[1] < 0.7 * errors[0]
     assert plain.relevances is None
-    assert model.relevances is not None
     assert model.relevances[:2].min() > 1.5 * model.relevances[2:].max()
     assert model.relevances.sum() == pytest.approx(1.0)
     model.save(tmp_path / "model.zarr.zip")
@@ -47,7 +42,7 @@ def test_the_direction_that_matters_is_found(rows: Arrays, tmp_path: Path) -> No
     assert model.holds(X[np.unique(model.rows)])
 
 
-def test_rotated_inputs_give_the_same_predictions(rows: Arrays) -> None:
+def test_rotated_inputs_give_the_same_predictions(rows):
     X, y = rows
     Q = np.linalg.qr(np.random.default_rng(1).normal(size=(P, P)))[0]
     how = {**HOW, "metric": "full", "scaling": "none", "precision": "float64"}
@@ -64,19 +59,16 @@ def test_rotated_inputs_give_the_same_predictions(rows: Arrays) -> None:
         {"kernel": "10*rbf; 20*matern52", "kernel_per_class": True, "posterior": "active"},
     ],
 )
-def test_other_models_can_have_one(more: dict[str, Any], rows: Arrays) -> None:
+def test_other_models_can_have_one(more, rows):
     X = rows[0]
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
     model = sparsegp.train(X, y, **{**HOW, "metric": "full(1)", **more})
-    assert model.relevances is not None
     assert set(np.argsort(-model.relevances)[:2]) == {0, 1}
 
 
-def test_a_resumed_run_has_the_matrix_of_its_checkpoint(
-    rows: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_has_the_matrix_of_its_checkpoint(rows, tmp_path, monkeypatch):
     """On another processor it could have other bits."""
-    how: dict[str, Any] = {**HOW, "metric": "full(1)", "out": tmp_path, "checkpoint_every": 16}
+    how = {**HOW, "metric": "full(1)", "out": tmp_path, "checkpoint_every": 16}
     with pytest.raises(Interrupted):
         sparsegp.train(*rows, **how, progress=Stopper(3))
     monkeypatch.setattr(training, "learn_metric", None)
@@ -89,12 +81,12 @@ def test_a_resumed_run_has_the_matrix_of_its_checkpoint(
 
 
 @pytest.mark.slow
-def test_a_search_takes_a_metric_where_directions_matter(tmp_path: Path) -> None:
+def test_a_search_takes_a_metric_where_directions_matter(tmp_path):
     rng = np.random.default_rng(3)
     Q = np.linalg.qr(rng.normal(size=(8, 8)))[0]
     Z, Z_new = rng.normal(size=(600, 8)), rng.normal(size=(1000, 8))
     y, y_new = (z[:, 0] * z[:, 1] > 0 for z in (Z, Z_new))
-    how: dict[str, Any] = {"n_active": 150, "runtime": "threads=1"}
+    how = {"n_active": 150, "runtime": "threads=1"}
     plain = sparsegp.train(Z @ Q, y, kernel="50*rbf + 50*matern52", **how)
     model = sparsegp.train(Z @ Q, y, kernel="auto", **how)
     assert model.settings["metric"] == "full"
@@ -102,13 +94,13 @@ def test_a_search_takes_a_metric_where_directions_matter(tmp_path: Path) -> None
     assert errors[1] < 0.5 * errors[0]
     for reports in (5, 7, 9):
         with suppress(Interrupted):
-            go_on: dict[str, Any] = {**how, "out": tmp_path, "resume": True}
+            go_on = {**how, "out": tmp_path, "resume": True}
             sparsegp.train(Z @ Q, y, kernel="auto", **go_on, progress=Stopper(reports))
     again = sparsegp.train(Z @ Q, y, kernel="auto", **go_on)
     assert_array_equal(again.predict_proba(Z_new @ Q), model.predict_proba(Z_new @ Q))
 
 
-def test_many_columns_are_refused() -> None:
+def test_many_columns_are_refused():
     X = np.random.default_rng(1).normal(size=(20, 257))
     with pytest.raises(SettingsError, match="metric=full is for at most 256 columns, found 257"):
         sparsegp.train(X, np.arange(20) % 2, metric="full", kernel="10*rbf")

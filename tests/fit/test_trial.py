@@ -1,7 +1,6 @@
 """A trial against a run of the package on the same rows."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,13 +26,13 @@ from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.report import evaluate
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
-from tests.fit.conftest import Arrays, waves
+from tests.fit.conftest import waves
 
 KERNEL = "30.0*matern32(1.5)"
 
 
 @pytest.fixture(scope="module")
-def sample(data: Arrays) -> Sample:
+def sample(data):
     X, y = data
     X_held, y_held = waves(400, 1)
     rows, target = np.concatenate([X, X_held]).astype(np.float32), np.concatenate([y, y_held])
@@ -41,28 +40,27 @@ def sample(data: Arrays) -> Sample:
     return Sample(rows, target, 3, np.arange(len(rows)), scalings={"none": scaling})
 
 
-def test_figures_are_near_those_of_a_run(sample: Sample) -> None:
+def test_figures_are_near_those_of_a_run(sample):
     outcome = run_trial(TrainSettings(), sample, Trial(4, KERNEL, "none", 1, 420, 60))
     X, y = sample.X, sample.target
-    how: dict[str, Any] = {"kernel": KERNEL, "scaling": "none", "n_active": 60}
+    how = {"kernel": KERNEL, "scaling": "none", "n_active": 60}
     model = sparsegp.train(X[:420], y[:420], runtime="threads=1", **how)
     expected = evaluate(model.predict_log_proba(X[420:]), y[420:], model.classes)
     assert outcome.nlpp == pytest.approx(expected.nlpp, rel=0.1)
     assert outcome.error == pytest.approx(expected.error, abs=0.03)
-    assert outcome.ece is not None
     assert 0 < outcome.ece < 0.1
     assert outcome.seconds > 0
     assert outcome.failure == ""
 
 
 @pytest.mark.parametrize("kernel", ["1e30*rbf(100)", "1e39*rbf(1)"])
-def test_a_kernel_that_breaks_down_is_an_outcome(kernel: str, sample: Sample) -> None:
+def test_a_kernel_that_breaks_down_is_an_outcome(kernel, sample):
     outcome = run_trial(TrainSettings(), sample, Trial(0, kernel, "none", 0, 300, 250))
     assert (outcome.nlpp, outcome.error, outcome.ece) == (None, None, None)
     assert outcome.failure
 
 
-def test_figures_of_what_is_learnt_by_column_can_be_had_again(sample: Sample) -> None:
+def test_figures_of_what_is_learnt_by_column_can_be_had_again(sample):
     start = Trial(7, "100*rbf(0.7)", "none", 3, 450, 80, by_column=True)
     found = run_trial(TrainSettings(), sample, start)
     assert "ard(" in found.kernel
@@ -71,7 +69,7 @@ def test_figures_of_what_is_learnt_by_column_can_be_had_again(sample: Sample) ->
     assert again.log_p.tolist() == found.log_p.tolist()
 
 
-def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
+def test_of_few_rows_every_one_is_held_out_once(sample):
     some = {"X": sample.X[:301], "target": sample.target[:301], "family": np.arange(301)}
     few = replace(sample, **some, parts=SEARCH_FOLDS)
     splits = list(few.splits(10**6))
@@ -106,8 +104,8 @@ def test_of_few_rows_every_one_is_held_out_once(sample: Sample) -> None:
 @pytest.mark.parametrize(("weighted", "metric"), [(False, "none"), (True, "none"), (False, "full")])
 @pytest.mark.parametrize(("first", "tolerance"), [(80, TOLERANCE), (0, FINAL_TOLERANCE)])
 def test_kernels_are_learnt_again_from_rows_of_all_parts(
-    weighted: bool, metric: str, first: int, tolerance: float, sample: Sample
-) -> None:
+    weighted, metric, first, tolerance, sample
+):
     """With a length scale for every column unless there is a metric."""
     n = len(sample.X) - 7 - first
     weights = np.linspace(0.5, 1.5, len(sample.X)) if weighted else np.ones(len(sample.X))
@@ -129,11 +127,10 @@ def test_kernels_are_learnt_again_from_rows_of_all_parts(
     assert np.array_equal(X, sample.X) == (metric == "none")
 
 
-def test_the_average_of_kernels_is_geometric() -> None:
+def test_the_average_of_kernels_is_geometric():
     kernels = [parse("2*ard(1, 8) + linear"), parse("2*ard(4, 2) + linear")]
-    assert averaged(kernels).parameters() == pytest.approx(
-        parse("2*ard(2, 4) + linear").parameters()
-    )
+    expected = parse("2*ard(2, 4) + linear").parameters()
+    assert averaged(kernels).parameters() == pytest.approx(expected)
     assert averaged([kernels[0], kernels[0]]) == kernels[0]
 
 
@@ -141,7 +138,7 @@ def test_the_average_of_kernels_is_geometric() -> None:
     ("gains", "leads"),
     [([0.1, 0.2, 0.1], True), ([1.0, -1.2, 0.5], False), ([0.0, 0.0, 0.0], False)],
 )
-def test_one_leads_another_by_more_than_a_standard_error(gains: list[float], leads: bool) -> None:
+def test_one_leads_another_by_more_than_a_standard_error(gains, leads):
     better, other = (
         Outcome("rbf", 0.0, 0.0, 0.0, 0.0, log_p=np.array(log_p)) for log_p in (gains, [0.0] * 4)
     )
@@ -151,7 +148,7 @@ def test_one_leads_another_by_more_than_a_standard_error(gains: list[float], lea
     assert not failed.leads(better)
 
 
-def test_copies_are_held_out_together(data: Arrays) -> None:
+def test_copies_are_held_out_together(data):
     X, y = (rows[:150] for rows in data)
     labels, weights = np.column_stack([y, 2 - y]).ravel(), np.full(300, 1.5)
     table = as_table(np.repeat(X, 2, axis=0), labels, weights)

@@ -7,13 +7,11 @@ import tempfile
 import zipfile
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow")
 if sys.platform != "linux":
     pytest.skip("memory is limited by what Linux offers", allow_module_level=True)
 
@@ -33,7 +31,7 @@ LONG = int(os.environ.get("SPARSEGP_FUZZ", "150"))
 X, WHOLE = np.arange(24.0).reshape(8, 3), np.arange(8) % 3
 WORDS = np.array(["a", "bé", "c"])[WHOLE]
 
-FORMATS: dict[str, list[Any]] = {
+FORMATS = {
     "X.npy": [partial(files.write_npy, X=np.asfortranarray(X), y=WORDS)],
     "a.npz": [partial(files.write_npz, X=X, y=WORDS)],
     "a-images-idx3-ubyte": [partial(files.write_idx, X=X[:, :2], y=WHOLE)],
@@ -50,14 +48,14 @@ PIECES = [*TOKENS.split(), "\t", " ", "\n", "\r", "\r\n", "\0", "9" * 400, "a" *
 
 
 @cache
-def whole(name: str, which: int) -> dict[str, bytes]:
+def whole(name, which):
     with tempfile.TemporaryDirectory() as folder:
         FORMATS[name][which](f"{folder}/{name}")
         return files.contents(Path(folder))
 
 
 @st.composite
-def damaged(draw: st.DrawFn, name: str) -> dict[str, bytes | None]:
+def damaged(draw, name):
     """Damage the files of a format, put texts together, or declare arrays that are not there."""
     kind = draw(st.integers(0, 2))
     if kind and name == "a.csv":
@@ -78,7 +76,7 @@ def damaged(draw: st.DrawFn, name: str) -> dict[str, bytes | None]:
     return draw(altered_folder(whole(name, draw(st.integers(0, len(FORMATS[name]) - 1)))))
 
 
-def read(path: Path) -> Any:
+def read(path):
     table = open_dataset(path).train
     rows = table.X.blocks[0].compute(scheduler="synchronous")
     assert rows.shape == (table.X.chunks[0][0], table.X.shape[1])
@@ -87,7 +85,7 @@ def read(path: Path) -> Any:
     return encode(table.y, table.source)
 
 
-def check(name: str, content: dict[str, bytes | None]) -> None:
+def check(name, content):
     # the compressors of zarr allocate what the header of a chunk declares before they check it
     most = MEMORY if name == "a.zarr" else HELD
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
@@ -103,7 +101,7 @@ def check(name: str, content: dict[str, bytes | None]) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def imported() -> None:
+def imported():
     """Libraries are imported before memory is limited, and undamaged files are read."""
     for name, writers in FORMATS.items():
         for which in range(len(writers)):
@@ -114,5 +112,5 @@ def imported() -> None:
 
 @pytest.mark.parametrize("examples", [12, pytest.param(LONG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FORMATS)
-def test_damaged_files(name: str, examples: int) -> None:
+def test_damaged_files(name, examples):
     campaign(damaged(name), partial(check, name), examples)

@@ -96,12 +96,11 @@ def placed(write, read):
         return outcome(lambda: read(Path(folder) / NAME), NAME)
 
 
-def read_checkpoint(path):
-    return read_file(folder_of(path.parent), path.name, CHECKPOINT)
-
-
 def check_forged(members):
-    found = placed(lambda path: forge(path, members), read_checkpoint)
+    found = placed(
+        lambda path: forge(path, members),
+        lambda path: read_file(folder_of(path.parent), path.name, CHECKPOINT),
+    )
     if isinstance(found, Exception):
         assert isinstance(found, StoreError)
         return

@@ -33,29 +33,21 @@ def words(names):
     return st.lists(parts | calls, max_size=8).map("".join) | calls | st.text(LETTERS, max_size=20)
 
 
-def read_kernel(text):
-    return parse(text), parse
-
-
-def read_likelihood(text):
-    return parse_likelihood(text).given, lambda text: parse_likelihood(text).given
-
-
 KINDS = {
-    "kernel": (words(list(KERNELS)), read_kernel),
-    "likelihood": (words(list(LIKELIHOODS)), read_likelihood),
+    "kernel": (words(list(KERNELS)), parse),
+    "likelihood": (words(list(LIKELIHOODS)), lambda text: parse_likelihood(text).given),
 }
 
 
 def check(read, text):
     try:
-        found, again = read(text)
+        found = read(text)
     except SettingsError as error:
         said = str(error)
     else:
         said = str(found)
         if found is not None:  # else the name stands alone, for what is not learnt yet
-            assert again(said) in {found, None}
+            assert read(said) in {found, None}
     assert said.isprintable()
     assert len(said) < 2000
 

@@ -181,16 +181,6 @@ def test_random_rows_are_the_same_whatever_the_order_of_inclusion():
     assert len(np.intersect1d(other, one)) < 15
 
 
-def test_fingerprints_are_those_of_the_tiles():
-    run, many = case("panel"), case("panel", n_blocks=4)
-    (block,) = run.blocks()
-    together = block.fingerprint()
-    assert together == [tile for block in many.blocks() for tile in block.fingerprint()]
-    run.X[300, 2] += 1e-3
-    changed = RowBlock(run.settings, run.X, run.target, 0).fingerprint()
-    assert [k for k in range(4) if changed[k] != together[k]] == [1]
-
-
 def test_metrics_of_training_rows_count_errors():
     run = on_rings(300, ["rbf(0.7)"], 60)
     selection = run.finish()

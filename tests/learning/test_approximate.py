@@ -11,22 +11,20 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sparsegp.kernels import parse
 from sparsegp.learning import approximate, linear_rows
 from sparsegp.learning.approximate import ApproximateFit, choose_prior_variance
-from sparsegp.types import Doubles
 
 N, D, K = 150, 20, 3
 KERNEL = parse("20*matern52(1.5)")
-Rows = tuple[Doubles, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def rows() -> Rows:
+def rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3 * N, 2))
     latent = np.stack([np.sin(2 * X[:, 0]), X[:, 1], 0 * X[:, 0]], axis=1)
     return X, (latent + 0.3 * rng.gumbel(size=latent.shape)).argmax(axis=1)
 
 
-def direct(X: Doubles, y: np.ndarray, X_new: Doubles, scale: float) -> Doubles:
+def direct(X, y, X_new, scale):
     """Log probabilities of new rows by the whitened weights v that maximise log p - |v|^2 / (2 s).
 
     Of two classes scikit-learn has the difference of their weights, which is twice as far.
@@ -39,12 +37,12 @@ def direct(X: Doubles, y: np.ndarray, X_new: Doubles, scale: float) -> Doubles:
 
 
 @pytest.fixture
-def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+def exact(monkeypatch):
     monkeypatch.setattr(linear_rows, "MAX_ROUNDS", 300)
     monkeypatch.setattr(approximate, "TOLERANCE", 1e-12)
 
 
-def test_means_are_those_of_the_maximum(rows: Rows, exact: None) -> None:
+def test_means_are_those_of_the_maximum(rows, exact):
     X, y = rows
     fit = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N:])
     for scale in (0.1, 3.0):  # the second goes on from the first
@@ -54,7 +52,7 @@ def test_means_are_those_of_the_maximum(rows: Rows, exact: None) -> None:
     assert_allclose(kernel(X[N:], U) @ w, fit.maximise(3.0), atol=1e-3)
 
 
-def test_two_classes_have_one_latent_value(rows: Rows, exact: None) -> None:
+def test_two_classes_have_one_latent_value(rows, exact):
     X, y = rows[0], (rows[1] > 0).astype(int)
     found = ApproximateFit(KERNEL, X[:N], y[:N], 2, D, X[N:]).maximise(3.0)
     assert found.shape == (2 * N, 1)
@@ -62,7 +60,7 @@ def test_two_classes_have_one_latent_value(rows: Rows, exact: None) -> None:
     assert_allclose(linear_rows.log_probabilities(found), expected, atol=0.01)
 
 
-def test_the_scale_is_that_which_predicts_the_held_out_rows_best(rows: Rows) -> None:
+def test_the_scale_is_that_which_predicts_the_held_out_rows_best(rows):
     X, y = rows
     parts = [(np.s_[:N], np.s_[N : 2 * N]), (np.s_[N : 2 * N], np.s_[2 * N :])]
     fits = [ApproximateFit(KERNEL, X[a], y[a], K, D, X[b]) for a, b in parts]
@@ -70,7 +68,7 @@ def test_the_scale_is_that_which_predicts_the_held_out_rows_best(rows: Rows) -> 
     found = choose_prior_variance(fits, target)
     at = range(len(target))
 
-    def nlpp(scale: float) -> float:
+    def nlpp(scale):
         each = [ApproximateFit(KERNEL, X[a], y[a], K, D, X[b]).maximise(scale) for a, b in parts]
         return -float(log_softmax(np.concatenate(each), axis=1)[at, target].mean())
 
@@ -79,7 +77,7 @@ def test_the_scale_is_that_which_predicts_the_held_out_rows_best(rows: Rows) -> 
     assert found.nlpp < min(nlpp(found.scale * 10.0), nlpp(found.scale / 10.0))
 
 
-def test_a_row_of_weight_two_is_two_rows(rows: Rows, exact: None) -> None:
+def test_a_row_of_weight_two_is_two_rows(rows, exact):
     X, y = rows
     twice = np.concatenate([np.arange(N), np.arange(D, 2 * D)])
     weights = np.ones(N)
@@ -91,12 +89,11 @@ def test_a_row_of_weight_two_is_two_rows(rows: Rows, exact: None) -> None:
     some = np.where(np.arange(len(target)) < N, 1.0, 1e-12)
     first = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N : 2 * N])
     every = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N:])
-    assert choose_prior_variance([every], target, some).nlpp == pytest.approx(
-        choose_prior_variance([first], target[:N]).nlpp
-    )
+    expected = choose_prior_variance([first], target[:N]).nlpp
+    assert choose_prior_variance([every], target, some).nlpp == pytest.approx(expected)
 
 
-def test_single_precision_is_as_good(rows: Rows) -> None:
+def test_single_precision_is_as_good(rows):
     X, y = rows
     both = [
         choose_prior_variance([ApproximateFit(KERNEL, x[:N], y[:N], K, D, x[N:])], y[N:]).nlpp
@@ -105,7 +102,7 @@ def test_single_precision_is_as_good(rows: Rows) -> None:
     assert both[1] == pytest.approx(both[0], abs=1e-4)
 
 
-def test_numbers_beside_ridge_regression_and_exact_processes(rows: Rows) -> None:
+def test_numbers_beside_ridge_regression_and_exact_processes(rows):
     X = rows[0]
     y = X @ [2.0, -1.0] + np.sin(X[:, 0])
     ridge = Ridge(alpha=1.0 / 0.6, fit_intercept=False).fit(X[:N], y[:N])

@@ -9,30 +9,29 @@ from sparsegp.errors import SettingsError
 from sparsegp.kernels import parse
 from sparsegp.learning.metric import SHRINKAGE, Metric, average_outer_product, is_per_column
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Doubles
 
 P = 4
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
+def rng():
     return np.random.default_rng(5)
 
 
-def spd(rng: np.random.Generator) -> Doubles:
+def spd(rng):
     root = rng.normal(size=(P, P))
     return root @ root.T
 
 
 @pytest.mark.parametrize("text", ["2*rbf(1.5) + matern32(2)", "matern52(2) * linear", "rbf(2)"])
-def test_outer_products_by_finite_differences(text: str, rng: np.random.Generator) -> None:
+def test_outer_products_by_finite_differences(text, rng):
     """Of five latent values of two processes, centred."""
     kernel, X = parse(text), rng.normal(size=(9, P))
     parts = [
         (kernel, rng.normal(size=(d, P)), rng.normal(size=(d, R))) for d, R in ((6, 3), (4, 2))
     ]
 
-    def means(x: Doubles) -> Doubles:
+    def means(x):
         f = np.concatenate([k(x, U) @ weights for k, U, weights in parts], axis=1)
         return f - f.mean(axis=1, keepdims=True)
 
@@ -43,7 +42,7 @@ def test_outer_products_by_finite_differences(text: str, rng: np.random.Generato
     assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_the_matrix_is_the_shrunk_power_and_keeps_the_variance(rng: np.random.Generator) -> None:
+def test_the_matrix_is_the_shrunk_power_and_keeps_the_variance(rng):
     slopes, covariance, mixing = spd(rng), spd(rng), spd(rng)
     found = Metric(power=0.4).next(mixing, slopes, covariance)
     G = mixing @ slopes @ mixing
@@ -55,7 +54,7 @@ def test_the_matrix_is_the_shrunk_power_and_keeps_the_variance(rng: np.random.Ge
     assert Metric().next(mixing, np.zeros((P, P)), covariance) is mixing
 
 
-def test_texts() -> None:
+def test_texts():
     assert Metric.of("none") is None
     assert Metric.of("full") == Metric.of("full()") == Metric()
     assert Metric.of("full(3, power=0.5)") == Metric(3, 0.5)
@@ -71,7 +70,7 @@ def test_texts() -> None:
             Metric.of(text)
 
 
-def test_kernels_of_columns_and_searches_are_refused() -> None:
+def test_kernels_of_columns_and_searches_are_refused():
     assert is_per_column(parse("rbf(1) + 2 * (linear * ard(1, 2))"))
     assert not is_per_column(parse("rbf(1) + 2 * linear"))
     with pytest.raises(SettingsError, match="metric=full is for kernels of the distance"):

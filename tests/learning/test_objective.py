@@ -9,7 +9,7 @@ from sparsegp.kernels import ARD, RBF, Linear, Matern52, parse
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.objective import noise_sites, parameter_names, sites_in_order
 from sparsegp.likelihoods import Gaussian, Logistic, Probit
-from tests.learning.rows import central, make_rows
+from tests.learning.rows import Rows, central, make_rows
 
 LIKELIHOODS = [Probit(0.3), Gaussian(0.2), Logistic(-0.5)]
 KERNEL = 1.5 * ARD((1.0, 2.0, 0.5)) + 0.1 * Linear()
@@ -84,14 +84,7 @@ def copies(active):
     """Every row as often as it weighs, the active ones too."""
     rows = np.repeat(np.arange(24), WEIGHT.astype(int))
     among = np.flatnonzero(np.isin(rows, active))
-    return replace(
-        ROWS,
-        X=ROWS.X[rows],
-        target=ROWS.target[rows],
-        active=among,
-        counts=np.ones(len(rows), bool),
-        weights=None,
-    )
+    return Rows(ROWS.X[rows], ROWS.target[rows], among, np.ones(len(rows), bool))
 
 
 def test_with_all_rows_active_it_is_that_of_copies():

@@ -19,7 +19,7 @@ class Quadratic:
     coupling: float = 0.4
     evaluated: list[np.ndarray] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         rng = np.random.default_rng(3)
         self.A = np.diag([1.0, 10.0, 100.0]) + 0.3
         self.m = np.array([0.5, -1.0, 0.3])

@@ -18,7 +18,7 @@ from sparsegp.likelihoods import (
     Probit,
     Softmax,
 )
-from tests.likelihoods.references import BIASES, CASES, THRESHOLDS, Case
+from tests.likelihoods.references import BIASES, CASES, THRESHOLDS
 
 every_case = pytest.mark.parametrize("case", CASES, ids=[c.likelihood.name for c in CASES])
 one_latent = pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_no_likelihood_is_left_out():
 
 
 @every_case
-def test_moments_against_other_quadratures(case: Case):
+def test_moments_against_other_quadratures(case):
     rows = case.rows(6)
     found = case.likelihood.moments(*rows)
     each = [case.reference(*row) for row in zip(*rows, strict=True)]
@@ -45,7 +45,7 @@ def test_moments_against_other_quadratures(case: Case):
 
 
 @every_case
-def test_slope_and_curvature_are_derivatives_of_log_z(case: Case):
+def test_slope_and_curvature_are_derivatives_of_log_z(case):
     mean, variance, target = case.rows(30, seed=1)
     found = case.likelihood.moments(mean, variance, target)
     step = 1e-4
@@ -60,7 +60,7 @@ def test_slope_and_curvature_are_derivatives_of_log_z(case: Case):
 
 
 @every_case
-def test_parameter_gradient_is_the_derivative_of_log_z(case: Case, monkeypatch):
+def test_parameter_gradient_is_the_derivative_of_log_z(case, monkeypatch):
     likelihood, rows = case.likelihood, case.rows(30, seed=2)
     found = likelihood.parameter_gradient(*rows)
     given = likelihood.parameters()
@@ -68,16 +68,15 @@ def test_parameter_gradient_is_the_derivative_of_log_z(case: Case, monkeypatch):
     step = 1e-4
     for k, move in enumerate(step * np.eye(len(given))):
         up, down = (likelihood.with_parameters(given + s * move).log_z(*rows) for s in (1, -1))
-        np.testing.assert_allclose(
-            found[:, k], (up - down) / (2 * step), atol=1e-7 + 10 * case.error
-        )
+        slope = (up - down) / (2 * step)
+        np.testing.assert_allclose(found[:, k], slope, atol=1e-7 + 10 * case.error)
     monkeypatch.setattr(type(likelihood), "has_biases", False)
     by_default = Likelihood.parameter_gradient(likelihood, *rows)
     np.testing.assert_allclose(found, by_default, atol=1e-7 + 10 * case.error)
 
 
 @one_latent
-def test_closed_forms_and_quadrature_of_the_density_agree(case: Case):
+def test_closed_forms_and_quadrature_of_the_density_agree(case):
     """The fallback knows the density alone; variances 1e-6 to 1e4, means up to 50."""
     rng = np.random.default_rng(3)
     mean = rng.uniform(-50.0, 50.0, size=(200, 1))
@@ -93,7 +92,7 @@ def test_closed_forms_and_quadrature_of_the_density_agree(case: Case):
 
 
 @pytest.mark.parametrize("case", CASES[4:], ids=lambda c: c.likelihood.name)
-def test_product_rule_and_own_quadrature_agree(case: Case):
+def test_product_rule_and_own_quadrature_agree(case):
     mean, variance, target = case.rows(10, seed=4)
     variance = variance * (0.5 / case.largest)
     found = case.likelihood.moments(mean, variance, target)
@@ -103,7 +102,7 @@ def test_product_rule_and_own_quadrature_agree(case: Case):
 
 
 @every_case
-def test_log_z_is_that_of_the_moments_and_without_variance_the_density(case: Case):
+def test_log_z_is_that_of_the_moments_and_without_variance_the_density(case):
     mean, variance, target = case.rows(20)
     log_z = case.likelihood.log_z(mean, variance, target)
     np.testing.assert_array_equal(log_z, case.likelihood.moments(mean, variance, target).log_z)
@@ -115,7 +114,7 @@ def test_log_z_is_that_of_the_moments_and_without_variance_the_density(case: Cas
 
 
 @classes
-def test_probabilities_of_the_classes_sum_to_one(case: Case):
+def test_probabilities_of_the_classes_sum_to_one(case):
     mean, variance, _ = case.rows(40, seed=5)
     codes = range(case.n_classes)
     density = [case.likelihood.log_density(mean, np.full(40, k)) for k in codes]
@@ -128,7 +127,7 @@ def test_probabilities_of_the_classes_sum_to_one(case: Case):
 
 
 @classes
-def test_loss_counts_wrong_classes(case: Case):
+def test_loss_counts_wrong_classes(case):
     mean, _, target = case.rows(60, seed=6)
     variance = np.ones_like(mean)
     best = case.likelihood.log_probabilities(mean, variance).argmax(axis=1)
@@ -140,7 +139,7 @@ MEANS = (0.0, 1e-3, 1.0, 30.0, 1e3, -1e-3, -1.0, -30.0, -1e3)
 VARIANCES = (1e-10, 1e-6, 1e-3, 1.0, 10.0, 1e3, 1e6)
 
 
-def extremes(case: Case):
+def extremes(case):
     if case.n_latent == 1:
         targets = MEANS if case.likelihood.numeric else range(case.n_classes)
         grid = np.array(list(itertools.product(MEANS, VARIANCES, targets)))
@@ -160,7 +159,7 @@ def assert_sites_are_proper(found, variance):
 
 
 @every_case
-def test_site_precisions_are_not_negative(case: Case):
+def test_site_precisions_are_not_negative(case):
     assert case.likelihood.log_concave
     mean, variance, target = case.rows(300, seed=8, spread=10.0)
     assert_sites_are_proper(case.likelihood.moments(mean, variance, target), variance)
@@ -177,7 +176,7 @@ def test_site_precisions_of_the_least_softmax_rule_are_not_negative():
 
 
 @every_case
-def test_rows_do_not_influence_each_other(case: Case, monkeypatch):
+def test_rows_do_not_influence_each_other(case, monkeypatch):
     """Nor do pieces of any size, in which rows are worked on."""
     n = 60 if case.likelihood.name == "softmax" else 1200
     likelihood = Softmax(3, BIASES) if case.likelihood.name == "softmax" else case.likelihood
@@ -210,7 +209,7 @@ def test_rows_do_not_influence_each_other(case: Case, monkeypatch):
 
 
 @every_case
-def test_parameters_and_json_round_trip(case: Case):
+def test_parameters_and_json_round_trip(case):
     likelihood = case.likelihood
     assert Likelihood.from_json(json.loads(json.dumps(likelihood.to_json()))) == likelihood
     again = likelihood.with_parameters(likelihood.parameters())
@@ -222,7 +221,7 @@ def test_parameters_and_json_round_trip(case: Case):
 
 
 @pytest.mark.parametrize("temperature", [0.6, 3.0])
-def test_a_temperature_divides_what_is_added_to_latent_values(temperature: float):
+def test_a_temperature_divides_what_is_added_to_latent_values(temperature):
     biases, thresholds = (tuple(b / temperature for b in some) for some in (BIASES, THRESHOLDS))
     expected = [
         *(Probit(0.4 / temperature), Logistic(-0.3 / temperature), Gaussian(0.3)),
@@ -235,7 +234,7 @@ def test_a_temperature_divides_what_is_added_to_latent_values(temperature: float
 
 
 @every_case
-def test_start(case: Case):
+def test_start(case):
     kind = type(case.likelihood)
     likelihood = kind.start(case.n_classes)
     assert likelihood.n_latent(case.n_classes) == case.n_latent

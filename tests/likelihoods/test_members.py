@@ -9,7 +9,6 @@ from scipy.special import log_ndtr
 
 from sparsegp.likelihoods import (
     Gaussian,
-    Likelihood,
     Logistic,
     MultinomialProbit,
     OrderedProbit,
@@ -90,7 +89,7 @@ def test_narrow_classes_keep_their_digits():
     ("scale", "error"), [(0.5, 1e-9), (2.0, 1e-4), (3.0, 1e-3), (10.0, 2e-3), (100.0, 5e-3)]
 )
 @pytest.mark.parametrize("correlated", [False, True])
-def test_softmax_of_two_classes(scale: float, error: float, correlated: bool) -> None:
+def test_softmax_of_two_classes(scale, error, correlated):
     """Only the difference counts, for which the logistic likelihood has a rule of its own."""
     rng = np.random.default_rng(1)
     mean = scale * rng.normal(size=(40, 2))
@@ -106,9 +105,7 @@ def test_softmax_of_two_classes(scale: float, error: float, correlated: bool) ->
 
 @pytest.mark.parametrize("likelihood", [Softmax(), MultinomialProbit()], ids=["softmax", "probit"])
 @pytest.mark.parametrize(("n_classes", "scale"), [(3, 1.0), (5, 5.0)])
-def test_correlated_values_by_random_points(
-    likelihood: Likelihood, n_classes: int, scale: float
-) -> None:
+def test_correlated_values_by_random_points(likelihood, n_classes, scale):
     rng = np.random.default_rng(2)
     mean = scale * rng.normal(size=(3, n_classes))
     half = scale * rng.normal(size=(3, n_classes, n_classes)) / np.sqrt(n_classes)
@@ -125,7 +122,7 @@ def test_correlated_values_by_random_points(
     np.testing.assert_allclose(np.exp(found), shares, atol=8e-3)
 
 
-def test_what_a_row_gets_does_not_depend_on_its_company() -> None:
+def test_what_a_row_gets_does_not_depend_on_its_company():
     rng = np.random.default_rng(3)
     mean, covariance = rng.normal(size=(6, 3)), np.tile(np.eye(3), (6, 1, 1))
     covariance[::2] *= 100.0
@@ -134,9 +131,3 @@ def test_what_a_row_gets_does_not_depend_on_its_company() -> None:
         log_probabilities(Softmax(), mean[i : i + 1], covariance[i : i + 1], 3) for i in range(6)
     ]
     np.testing.assert_allclose(both, np.concatenate(each), atol=1e-13)
-
-
-def test_one_latent_value_is_left_to_the_likelihood() -> None:
-    mean, variance = np.array([[0.3], [-2.0]]), np.array([[4.0], [0.5]])
-    found = log_probabilities(Probit(0.2), mean, variance, 2)
-    np.testing.assert_array_equal(found, Probit(0.2).log_probabilities(mean, variance))

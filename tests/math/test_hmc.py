@@ -1,41 +1,38 @@
 """Hybrid Monte Carlo, and figures of convergence, where the right answers are known."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from sparsegp.math.chains import effective_sample_size, r_hat
-from sparsegp.math.hmc import Chain, Energy, Point, advance, leapfrog
+from sparsegp.math.hmc import Chain, Point, advance, leapfrog
 from sparsegp.state import from_arrays, to_arrays
-from sparsegp.types import Doubles
 
 COVARIANCE = np.array([[1.0, 0.6, 0.0], [0.6, 2.0, 0.3], [0.0, 0.3, 0.25]])
 MEAN = np.array([1.0, -2.0, 0.5])
 PRECISION = np.linalg.inv(COVARIANCE)
 
 
-def gaussian(position: Doubles, hint: Any) -> Point:
+def gaussian(position, hint):
     residual = position - MEAN
     return Point(position, float(0.5 * residual @ PRECISION @ residual), PRECISION @ residual)
 
 
-def quartic(position: Doubles, hint: Any) -> Point:
+def quartic(position, hint):
     """exp(-q^4 / 4 - q^2 / 2) in each dimension: not Gaussian, but smooth."""
     energy = float(np.sum(position**4 / 4 + position**2 / 2))
     return Point(position, energy, position**3 + position)
 
 
-def walled(position: Doubles, hint: Any) -> Point:
+def walled(position, hint):
     """A Gaussian of positive numbers; elsewhere the density is zero."""
     if (position <= 0).any():
         return Point(position, np.inf, np.zeros_like(position))
     return Point(position, float(0.5 * position @ position), position)
 
 
-def run(energy: Energy, start: Doubles, burn_in: int, steps: int, key: tuple[int, ...]) -> Doubles:
+def run(energy, start, burn_in, steps, key):
     """Return the positions after the burn-in, (S, q)."""
     chain = Chain.begin(energy(start, np.empty(0)))
     positions = []
@@ -46,12 +43,12 @@ def run(energy: Energy, start: Doubles, burn_in: int, steps: int, key: tuple[int
 
 
 @pytest.mark.parametrize("energy", [gaussian, quartic])
-def test_leapfrog_is_reversible_and_keeps_volume(energy: Energy) -> None:
+def test_leapfrog_is_reversible_and_keeps_volume(energy):
     rng = np.random.default_rng(0)
     mass = np.array([0.5, 1.0, 3.0])
     q, p = rng.normal(size=3), rng.normal(size=3)
 
-    def flow(state: Doubles) -> Doubles:
+    def flow(state):
         end, momentum = leapfrog(energy, energy(state[:3], np.empty(0)), state[3:], mass, 0.2, 7)
         return np.concatenate([end.position, momentum])
 
@@ -66,13 +63,13 @@ def test_leapfrog_is_reversible_and_keeps_volume(energy: Energy) -> None:
     assert abs(np.linalg.det(np.array(columns))) == pytest.approx(1.0, abs=1e-6)
 
 
-def test_moments_of_a_gaussian() -> None:
+def test_moments_of_a_gaussian():
     draws = run(gaussian, np.zeros(3), 300, 4000, (7,))
     assert_allclose(draws.mean(axis=0), MEAN, atol=0.08)
     assert_allclose(np.cov(draws.T), COVARIANCE, atol=0.13)
 
 
-def test_another_density_by_its_distribution_function() -> None:
+def test_another_density_by_its_distribution_function():
     draws = run(quartic, np.zeros(1), 200, 4000, (3,))[::4, 0]
     grid = np.linspace(-5, 5, 4001)
     density = np.exp(-(grid**4) / 4 - grid**2 / 2)
@@ -81,16 +78,16 @@ def test_another_density_by_its_distribution_function() -> None:
     assert found.pvalue > 0.01
 
 
-def test_zero_density_is_never_entered() -> None:
+def test_zero_density_is_never_entered():
     draws = run(walled, np.ones(2), 200, 12_000, (5,))
     assert (draws > 0).all()
     assert_allclose(draws.mean(axis=0), np.sqrt(2 / np.pi), atol=0.06)
 
 
-def test_adaptation_meets_the_acceptance_and_finds_the_scales() -> None:
+def test_adaptation_meets_the_acceptance_and_finds_the_scales():
     scales = np.array([0.2, 1.0, 4.0])
 
-    def wide(position: Doubles, hint: Any) -> Point:
+    def wide(position, hint):
         return Point(position, float(0.5 * np.sum((position / scales) ** 2)), position / scales**2)
 
     chain = Chain.begin(wide(scales, np.empty(0)), 0.01)
@@ -104,7 +101,7 @@ def test_adaptation_meets_the_acceptance_and_finds_the_scales() -> None:
     assert len(set(sizes)) == 1
 
 
-def test_goes_on_from_its_arrays_with_the_same_bits() -> None:
+def test_goes_on_from_its_arrays_with_the_same_bits():
     chain = Chain.begin(gaussian(np.zeros(3), np.empty(0)))
     for step in range(60):
         if step in {10, 17, 40}:
@@ -115,7 +112,7 @@ def test_goes_on_from_its_arrays_with_the_same_bits() -> None:
     assert (other != chain.point.position).all()
 
 
-def autoregressive(rho: float, chains: int, n: int, count: int) -> np.ndarray:
+def autoregressive(rho, chains, n, count):
     """Return stationary chains (chains, n, count) with correlations rho^t."""
     rng = np.random.default_rng(7)
     out = np.empty((chains, n, count))
@@ -127,21 +124,21 @@ def autoregressive(rho: float, chains: int, n: int, count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
-def test_effective_draws_of_autoregressive_chains(rho: float) -> None:
+def test_effective_draws_of_autoregressive_chains(rho):
     draws = autoregressive(rho, 4, 2000, 20)
     wanted = 8000.0 * (1.0 - rho) / (1.0 + rho)
     assert effective_sample_size(draws).mean() == pytest.approx(wanted, rel=0.06)
 
 
 @pytest.mark.parametrize("rho", [-0.5, 0.3, 0.9])
-def test_figures_by_their_definitions(rho: float) -> None:
+def test_figures_by_their_definitions(rho):
     draws = autoregressive(rho, 3, 91, 2)
     halves = [half for chain in draws[..., 1] for half in (chain[:45], chain[-45:])]
     within = np.mean([np.var(half, ddof=1) for half in halves])
     total = 44.0 / 45.0 * within + np.var([np.mean(half) for half in halves], ddof=1)
     assert r_hat(draws)[1] == pytest.approx(np.sqrt(total / within), rel=1e-12)
 
-    def correlation(lag: int) -> float:
+    def correlation(lag):
         parts = [half - np.mean(half) for half in halves]
         covariance = np.mean([part[: 45 - lag] @ part[lag:] / 45.0 for part in parts])
         return float(1.0 - (within - covariance) / total) if lag else 1.0
@@ -154,7 +151,7 @@ def test_figures_by_their_definitions(rho: float) -> None:
     assert effective_sample_size(draws)[1] == pytest.approx(expected, rel=1e-9)
 
 
-def test_what_never_changes_has_no_figures() -> None:
+def test_what_never_changes_has_no_figures():
     draws = np.ones((2, 10, 1))
     assert np.isnan(r_hat(draws)).all()
     assert np.isnan(effective_sample_size(draws)).all()

@@ -1,26 +1,22 @@
 """Quasi-Newton ascent on functions whose maximum is known."""
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.state import from_arrays, to_arrays
 
-Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
-
-def quadratic(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def quadratic(seed):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(12, 12))
     return root @ root.T + 0.1 * np.eye(12), rng.normal(size=12)
 
 
-def softened(matrix: np.ndarray, right: np.ndarray) -> Function:
+def softened(matrix, right):
     """Return a concave function that is no quadratic."""
 
-    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
+    def function(x):
         soft = np.logaddexp(0.0, x)
         value = right @ x - 0.5 * x @ matrix @ x - soft.sum()
         return float(value), right - matrix @ x - np.exp(x - soft)
@@ -28,10 +24,10 @@ def softened(matrix: np.ndarray, right: np.ndarray) -> Function:
     return function
 
 
-def test_one_step_in_the_exact_metric_reaches_the_maximum() -> None:
+def test_one_step_in_the_exact_metric_reaches_the_maximum():
     matrix, right = quadratic(0)
 
-    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
+    def function(x):
         return float(right @ x - 0.5 * x @ matrix @ x), right - matrix @ x
 
     ascent = Ascent.at(np.zeros(12), function)
@@ -39,7 +35,7 @@ def test_one_step_in_the_exact_metric_reaches_the_maximum() -> None:
     assert_allclose(ascent.point, np.linalg.solve(matrix, right), rtol=1e-8)
 
 
-def test_climbs_a_concave_function_in_any_metric_and_can_be_resumed() -> None:
+def test_climbs_a_concave_function_in_any_metric_and_can_be_resumed():
     matrix, right = quadratic(1)
     function = softened(matrix, right)
     metric = np.diag(matrix.diagonal() + 1.0)
@@ -60,7 +56,7 @@ def test_climbs_a_concave_function_in_any_metric_and_can_be_resumed() -> None:
     assert_array_equal(resumed.point, ascent.point)
 
 
-def test_goes_back_and_knows_what_it_would_be_with_another_penalty() -> None:
+def test_goes_back_and_knows_what_it_would_be_with_another_penalty():
     matrix, right = quadratic(2)
     more, _ = quadratic(3)
     function, other = softened(matrix, right), softened(matrix + more, right)
@@ -81,10 +77,10 @@ def test_goes_back_and_knows_what_it_would_be_with_another_penalty() -> None:
             assert len(past.steps) == len(past.changes) == len(past.gains) == 6 - rounds
 
 
-def test_a_step_that_ends_at_the_bounds_is_halved_from_there() -> None:
-    tried: list[np.ndarray] = []
+def test_a_step_that_ends_at_the_bounds_is_halved_from_there():
+    tried = []
 
-    def function(x: np.ndarray) -> tuple[float, np.ndarray]:
+    def function(x):
         tried.append(x)
         return -float(x @ x), np.array([10.0, 1.0])  # a slope that misleads
 

@@ -46,7 +46,7 @@ def test_few_columns_or_rows(dtype, few):
 
 
 @pytest.mark.parametrize("d", [1, 6, BLOCK + 40])
-def test_factors_and_products_of_triangles(d: int) -> None:
+def test_factors_and_products_of_triangles(d):
     rng = np.random.default_rng(d)
     A, B = np.tril(rng.normal(size=(2, d, d)) / np.sqrt(d)) + 2.0 * np.eye(d)
     matrix = A @ A.T
@@ -70,7 +70,7 @@ def test_factors_and_products_of_triangles(d: int) -> None:
     assert np.shares_memory(root, given)
 
 
-def decay(differences: np.ndarray) -> None:
+def decay(differences):
     np.negative(differences, out=differences)
     np.exp(differences, out=differences)
 
@@ -93,9 +93,8 @@ def test_no_bit_depends_on_the_division_of_rows(dtype, each):
             turned = summed_differences(Z[others], X[rows], weights, each)
             np.testing.assert_array_equal(turned.T, whole[rows, others])
     tiles = X[:1024].reshape(4, 256, 5)
-    np.testing.assert_array_equal(
-        summed_differences(tiles, Z, weights, each).reshape(1024, -1), whole[:1024]
-    )
+    found = summed_differences(tiles, Z, weights, each)
+    np.testing.assert_array_equal(found.reshape(1024, -1), whole[:1024])
 
 
 def test_numbers_out_of_range_give_no_nan():

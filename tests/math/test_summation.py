@@ -8,7 +8,7 @@ import pytest
 from sparsegp.math.summation import STEP, LevelSum, quantum, snap
 
 
-def test_sums_do_not_depend_on_the_order() -> None:
+def test_sums_do_not_depend_on_the_order():
     rng = np.random.default_rng(0)
     values = rng.normal(size=100_000).astype(np.float32) * 3.0
     unit = quantum(1e6)
@@ -22,7 +22,7 @@ def test_sums_do_not_depend_on_the_order() -> None:
     assert abs(total - values.astype(np.float64).sum()) < len(values) * unit
 
 
-def test_quantum_is_a_power_of_two_that_leaves_room() -> None:
+def test_quantum_is_a_power_of_two_that_leaves_room():
     for bound in (0.3, 1.0, 1e6, 1e12):
         unit = quantum(bound)
         assert np.log2(unit) == np.rint(np.log2(unit))
@@ -30,7 +30,7 @@ def test_quantum_is_a_power_of_two_that_leaves_room() -> None:
         assert snap(np.array([bound]), unit)[0] >= bound * (1.0 - 1e-12)
 
 
-def summed(terms: np.ndarray, spare: int = 10) -> LevelSum:
+def summed(terms, spare=10):
     total = LevelSum(terms.shape[1:], spare)
     for term in terms:
         total.add(term)
@@ -38,7 +38,7 @@ def summed(terms: np.ndarray, spare: int = 10) -> LevelSum:
 
 
 @pytest.mark.parametrize("spread", [0.0, 40.0])
-def test_sums_by_levels_do_not_depend_on_order_or_on_parts(spread: float) -> None:
+def test_sums_by_levels_do_not_depend_on_order_or_on_parts(spread):
     rng = np.random.default_rng(1)
     terms = rng.normal(size=(1000, 3, 2)) * np.exp(spread * rng.normal(size=(1000, 1, 1)))
     whole = summed(terms).total()
@@ -51,7 +51,7 @@ def test_sums_by_levels_do_not_depend_on_order_or_on_parts(spread: float) -> Non
     np.testing.assert_allclose(whole, exact, rtol=0, atol=sizes * 2.0 ** -(53 - STEP - 10))
 
 
-def test_levels_at_their_limits_and_at_the_ends_of_the_range() -> None:
+def test_levels_at_their_limits_and_at_the_ends_of_the_range():
     terms = np.full((1024, 1), np.nextafter(16.0, 0.0))  # the largest number of a level
     total = summed(terms).total()
     assert total[0] == 1024 * np.rint(terms[0, 0] * 2.0**39) / 2.0**39

@@ -21,7 +21,7 @@ KINDS = {
 }
 
 
-def rows(n_classes: int, n: int = 150, p: int = 4) -> tuple[np.ndarray, np.ndarray]:
+def rows(n_classes, n=150, p=4):
     rng = np.random.default_rng(7)
     y = rng.integers(n_classes, size=n)
     X = rng.standard_normal((n, p)) * [1.0, 2.0, 5.0, 0.1]
@@ -30,14 +30,14 @@ def rows(n_classes: int, n: int = 150, p: int = 4) -> tuple[np.ndarray, np.ndarr
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def model(request: pytest.FixtureRequest) -> SparseModel:
+def model(request):
     n_classes = 2 if request.param == "two classes" else 3
     found = sparsegp.train(*rows(n_classes), n_active=30, **KINDS[request.param])
     assert isinstance(found, SparseModel)
     return found
 
 
-def test_contributions_add_up_to_the_difference_of_the_latent_means(model: SparseModel) -> None:
+def test_contributions_add_up_to_the_difference_of_the_latent_means(model):
     X, _ = rows(len(model.classes))
     mean, proba = model.latent_mean_and_variance(X[:9])[0], model.predict_proba(X[:9])
     for i, each in enumerate(model.explain(X[:9], most=len(model.rows))):
@@ -55,7 +55,7 @@ def test_contributions_add_up_to_the_difference_of_the_latent_means(model: Spars
             assert term.label == rows(len(model.classes))[1][term.row]
 
 
-def test_slopes_are_those_of_finite_differences(model: SparseModel) -> None:
+def test_slopes_are_those_of_finite_differences(model):
     X, _ = rows(len(model.classes))
     step = 1e-5
     for x in X[:3]:
@@ -70,7 +70,7 @@ def test_slopes_are_those_of_finite_differences(model: SparseModel) -> None:
         assert_allclose(slopes, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_names_values_and_effects_of_columns() -> None:
+def test_names_values_and_effects_of_columns():
     X, y = rows(3)
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
     model = sparsegp.train(frame, np.array(["x", "y", "z"])[y], n_active=30)
@@ -83,7 +83,7 @@ def test_names_values_and_effects_of_columns() -> None:
     assert "effects" not in found.to_json()
 
 
-def test_what_cannot_be_explained_is_said() -> None:
+def test_what_cannot_be_explained_is_said():
     X, y = rows(3, n=40)
     with pytest.raises(SettingsError, match="without `method`"):
         sparsegp.train(X, y, method="laplace").explain(X)

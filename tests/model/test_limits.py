@@ -1,7 +1,6 @@
 """Novelty and label sets of fitted models."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -13,23 +12,21 @@ from sparsegp.errors import SettingsError
 from sparsegp.model import SparseModel
 from tests.runs import KINDS
 
-Arrays = tuple[np.ndarray, np.ndarray]
 
-
-def rows(n: int, seed: int, n_classes: int = 4) -> Arrays:
+def rows(n, seed, n_classes=4):
     rng = np.random.default_rng(seed)
     y = rng.integers(n_classes, size=n)
     return np.random.default_rng(9).standard_normal((n_classes, 3))[y] + rng.normal(size=(n, 3)), y
 
 
 @pytest.fixture(scope="module")
-def model() -> SparseModel:
+def model():
     found = sparsegp.train(*rows(2000, 0), n_active=60)
     assert isinstance(found, SparseModel)
     return found
 
 
-def test_usual_rows_are_as_new_as_validation_rows(model: SparseModel) -> None:
+def test_usual_rows_are_as_new_as_validation_rows(model):
     usual = model.novelty(rows(4000, 1)[0])
     for share in (0.5, 0.9, 0.99):
         assert np.mean(usual >= share) == pytest.approx(1.0 - share, abs=0.06)
@@ -37,7 +34,7 @@ def test_usual_rows_are_as_new_as_validation_rows(model: SparseModel) -> None:
 
 
 @pytest.mark.parametrize("n", [60, 250])
-def test_without_validation_rows_those_of_training_are_judged_without_themselves(n: int) -> None:
+def test_without_validation_rows_those_of_training_are_judged_without_themselves(n):
     model = sparsegp.train(*rows(n, 0))
     assert len(model.rows) > 0.9 * n
     usual = model.novelty(rows(2000, 1)[0])
@@ -45,7 +42,7 @@ def test_without_validation_rows_those_of_training_are_judged_without_themselves
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
-def test_sets_hold_the_true_class_as_often_as_asked(model: SparseModel, coverage: float) -> None:
+def test_sets_hold_the_true_class_as_often_as_asked(model, coverage):
     X, y = rows(4000, 1)
     sets = model.predict_set(X, coverage)
     held = sets[np.arange(len(y)), y]
@@ -55,13 +52,13 @@ def test_sets_hold_the_true_class_as_often_as_asked(model: SparseModel, coverage
     assert sets.sum() < model.predict_set(X, 0.99).sum()
 
 
-def test_sets_of_small_tables_are_by_cross_validation() -> None:
+def test_sets_of_small_tables_are_by_cross_validation():
     sets = sparsegp.train(*rows(200, 0)).predict_set(rows(2000, 1)[0], 0.9)
     held = sets[np.arange(2000), rows(2000, 1)[1]]
     assert held.mean() == pytest.approx(0.9, abs=0.07)
 
 
-def test_dask_arrays_and_a_file_change_nothing(model: SparseModel, tmp_path: Path) -> None:
+def test_dask_arrays_and_a_file_change_nothing(model, tmp_path):
     X, _ = rows(600, 2)
     model.save(tmp_path / "m")
     again = sparsegp.load(tmp_path / "m")
@@ -70,7 +67,7 @@ def test_dask_arrays_and_a_file_change_nothing(model: SparseModel, tmp_path: Pat
     assert_array_equal(again.predict_set(lazy, 0.9).compute(), model.predict_set(X, 0.9))
 
 
-def test_what_is_not_known_is_said(model: SparseModel) -> None:
+def test_what_is_not_known_is_said(model):
     X, y = rows(60, 0)
     with pytest.raises(SettingsError, match="older version"):
         replace(model, shares=None).novelty(X)
@@ -86,17 +83,15 @@ def test_what_is_not_known_is_said(model: SparseModel) -> None:
 
 
 @pytest.mark.parametrize("kind", ["kernel per class", "pairs", "softmax", "ordered", "regression"])
-def test_novelty_of_every_kind(kind: str) -> None:
+def test_novelty_of_every_kind(kind):
     X, y = rows(300, 0)
     model = sparsegp.train(X, y, **KINDS[kind])
     assert 0.0 <= model.novelty(X).min() < 0.2
     assert_array_equal(model.novelty(np.full((2, 3), 40.0)), 1.0)
 
 
-def test_the_partition_into_blocks_changes_nothing(model: SparseModel) -> None:
+def test_the_partition_into_blocks_changes_nothing(model):
     other = sparsegp.train(*rows(2000, 0), n_active=60, block_rows=256, runtime="threads=2")
     assert isinstance(other, SparseModel)
     for mine, its in ((model.shares, other.shares), (model.scores, other.scores)):
-        assert mine is not None
-        assert its is not None
         assert_array_equal(mine.knots, its.knots)

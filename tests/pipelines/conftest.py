@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.experiment import Experiment, read_experiment
+from pipelines.experiment import read_experiment
 from pipelines.run import Work
 
 SMALL = """
@@ -60,8 +60,8 @@ def work(written: Callable[..., Path], tmp_path: Path) -> Callable[..., Work]:
     """Read a pipeline that `written` writes, with a folder for its results."""
 
     def make(*replacements: tuple[str, str], text: str = SMALL, out: str = "out") -> Work:
-        experiment: Experiment = read_experiment(written(*replacements, text=text))
-        return Work(experiment, None, tmp_path / out)
+        path = written(*replacements, text=text)
+        return Work(read_experiment(path), None, tmp_path / out)
 
     return make
 

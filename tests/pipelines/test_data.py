@@ -63,12 +63,9 @@ def test_images_are_smoothed():
 def test_folds_have_every_row_once():
     tasks = [VIEWS["fold"](WHOLE, seed, folds=4) for seed in range(4)]
     assert sorted(len(task.y_test) for task in tasks) == [11, 11, 11, 12]
-    np.testing.assert_array_equal(
-        sorted_rows(*(task.X_test for task in tasks)), np.sort(WHOLE.X_train, axis=0)
-    )
-    for task in tasks:
-        both = sorted_rows(task.X_train, task.X_test)
-        np.testing.assert_array_equal(both, np.sort(WHOLE.X_train, axis=0))
+    of_each = [(task.X_train, task.X_test) for task in tasks]
+    for parts in ([task.X_test for task in tasks], *of_each):
+        np.testing.assert_array_equal(sorted_rows(*parts), np.sort(WHOLE.X_train, axis=0))
 
 
 def test_groups_of_labels_and_so_many_training_rows_of_each():

@@ -149,10 +149,8 @@ def test_a_probability_of_zero_is_told_as_such_and_bounded():
 
 def test_estimators_made_of_estimators():
     inner = {"estimator": "sklearn.svm.SVC", "parameters": {"gamma": 0.5}}
-    figures = estimated(
-        "sklearn.model_selection.GridSearchCV",
-        {"estimator": inner, "param_grid": {"C": [0.1, 1.0]}},
-    )
+    parameters = {"estimator": inner, "param_grid": {"C": [0.1, 1.0]}}
+    figures = estimated("sklearn.model_selection.GridSearchCV", parameters)
     assert figures["test error %"] < 7.0
     assert "test NLPP" not in figures
 

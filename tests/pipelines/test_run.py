@@ -48,14 +48,14 @@ methods.both = { method = "variational", kernel_method = "variational(importance
 """
 
 
-def ran(work: Work, names: str = "*", where: str | None = None) -> list[str]:
+def ran(work, names="*", where=None):
     """Run what is missing; return the names of the cells that were run."""
     before = set(work.finished())
     work.run_missing(names, where)
     return [c.name for c in work.experiment.cells if c.key in set(work.finished()) - before]
 
 
-def figures(work: Work) -> dict[str, dict[str, float]]:
+def figures(work):
     """Return the figures of finished cells by name, without times."""
     found, names = work.finished(), {cell.key: cell.name for cell in work.experiment.cells}
     return {

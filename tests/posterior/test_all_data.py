@@ -1,11 +1,8 @@
 """The all-data posterior against dense variational inference, finite differences and itself."""
 
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +13,13 @@ import sparsegp.posterior.all_data
 from sparsegp import dense
 from sparsegp.data import open_dataset, table_from_arrays
 from sparsegp.errors import Interrupted
-from sparsegp.fit import Training
 from sparsegp.posterior import ActiveRows, Calibration
 from sparsegp.posterior.objective import Problem
 from sparsegp.settings import TrainSettings
 from tests.runs import Stopper, assert_same, selected
 
-Arrays = tuple[np.ndarray, np.ndarray]
 all_data_module = sys.modules["sparsegp.posterior.all_data"]  # the package has the function
-EXACT: dict[str, Any] = {
+EXACT = {
     "posterior": "all",
     "precision": "float64",
     "calibration": "none",
@@ -34,15 +29,14 @@ EXACT: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def validated(monkeypatch: pytest.MonkeyPatch) -> None:
+def validated(monkeypatch):
     """Give tables of some hundred rows validation rows, as larger ones have."""
     monkeypatch.setattr("sparsegp.settings.sparse.FEW_TO_VALIDATE", 300)
 
 
 @pytest.fixture(scope="module")
-def digits() -> Arrays:
+def digits():
     data = open_dataset("digits")
-    assert data.train.y is not None
     return data.train.X.compute() / 16.0, data.train.y
 
 
@@ -56,8 +50,8 @@ def digits() -> Arrays:
     ],
 )
 def test_with_all_rows_active_it_is_dense_variational_inference(
-    likelihood: str, per_class: bool, posterior: str, digits: Arrays
-) -> None:
+    likelihood, per_class, posterior, digits
+):
     keep = np.flatnonzero(digits[1] < 4)[:80]
     X, y, new = digits[0][keep], digits[1][keep], digits[0][200:260]
     kernel = "rbf(1.5); 2*rbf(2); rbf(2.5); 1.5*rbf(2)" if per_class else "2*rbf(2)"
@@ -77,7 +71,7 @@ def test_with_all_rows_active_it_is_dense_variational_inference(
 
 
 @contextmanager
-def problem(rows: Arrays, **settings: Any) -> Iterator[tuple[Problem, Training]]:
+def problem(rows, **settings):
     """Yield the objective after a selection, and the run that holds its rows."""
     chosen = TrainSettings(n_active=12, kernel="2*rbf(2)", **EXACT, **settings)
     with selected(rows, chosen) as run:
@@ -85,7 +79,7 @@ def problem(rows: Arrays, **settings: Any) -> Iterator[tuple[Problem, Training]]
 
 
 @pytest.mark.parametrize("per_class", [False, True])
-def test_gradient_is_that_of_the_objective(per_class: bool, digits: Arrays) -> None:
+def test_gradient_is_that_of_the_objective(per_class, digits):
     how = {"likelihood": "multinomial_probit", "kernel_per_class": True, "n_nodes": 24}
     with problem(digits, **how if per_class else {}) as (objective, run):
         rng, step = np.random.default_rng(0), 1e-4
@@ -105,7 +99,7 @@ def test_gradient_is_that_of_the_objective(per_class: bool, digits: Arrays) -> N
             assert_allclose(value, log_z.sum() - penalty, rtol=1e-7)
 
 
-def test_weights_do_not_depend_on_prior_scales_seen_before() -> None:
+def test_weights_do_not_depend_on_prior_scales_seen_before():
     """A resumed run has not seen those that needed more jitter."""
     rng = np.random.default_rng(8)
     X = rng.normal(size=(600, 1))
@@ -123,7 +117,7 @@ def test_weights_do_not_depend_on_prior_scales_seen_before() -> None:
     assert_array_equal(found[0], found[1])
 
 
-def test_state_of_an_ascent_carries_over_to_another_prior_scale(digits: Arrays) -> None:
+def test_state_of_an_ascent_carries_over_to_another_prior_scale(digits):
     with problem(digits) as (objective, _):
         ascent = objective.begin()
         for _ in range(3):
@@ -138,9 +132,7 @@ def test_state_of_an_ascent_carries_over_to_another_prior_scale(digits: Arrays) 
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_part_of_the_rows_has_their_objective_and_all_validation_rows(
-    weighted: bool, digits: Arrays
-) -> None:
+def test_a_part_of_the_rows_has_their_objective_and_all_validation_rows(weighted, digits):
     X, y = (part[:700] for part in digits)
     columns, weights = 100, np.linspace(0.5, 1.5, 700) if weighted else None
     settings = TrainSettings(n_active=20, kernel="2*rbf(2)", precision="float64", scaling="none")
@@ -161,7 +153,7 @@ def test_a_part_of_the_rows_has_their_objective_and_all_validation_rows(
     assert_allclose(gradient[0], M @ (p * w[:, np.newaxis]), atol=1e-7)
 
 
-def test_a_part_of_the_rows_is_the_same_in_any_blocks() -> None:
+def test_a_part_of_the_rows_is_the_same_in_any_blocks():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(41_000, 2))
     y = (np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=len(X)) > 0.0).astype(int)
@@ -173,15 +165,13 @@ def test_a_part_of_the_rows_is_the_same_in_any_blocks() -> None:
     assert_array_equal(*(model.predict_log_proba(X[:500]) for model in models))
 
 
-def test_resumed_in_mid_posterior_equals_uninterrupted(
-    digits: Arrays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resumed_in_mid_posterior_equals_uninterrupted(digits, tmp_path, monkeypatch):
     monkeypatch.setattr(all_data_module, "PART_ROWS", 200)
     X, y = (part[:900] for part in digits)
-    settings: dict[str, Any] = {"n_active": 60, "posterior": "all", "panel": 60}
+    settings = {"n_active": 60, "posterior": "all", "panel": 60}
     expected = sparsegp.train(X, y, **settings)
     for reports in (1, 13, 30):
-        how: dict[str, Any] = {"out": tmp_path / str(reports), **settings}
+        how = {"out": tmp_path / str(reports), **settings}
         with pytest.raises(Interrupted, match="continue with `resume=True`"):
             sparsegp.train(X, y, **how, progress=Stopper(reports, "posterior"))
         assert_same(sparsegp.train(X, y, resume=True, **how), expected, X)

@@ -1,7 +1,6 @@
 """The temperature of moment-matched sites, in fitting and in predicting, where there are biases."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from sparsegp.posterior.calibration import (
 )
 from sparsegp.posterior.predict import Posterior
 from sparsegp.posterior.sites import adf
-from sparsegp.types import Doubles, Integers
 
 BIAS = -3.0
 
@@ -30,15 +28,15 @@ class ValidationRows:
     calibrate = keeps_scores = True
     validation_weights = 1.0
 
-    def __init__(self, x: Doubles, target: Integers) -> None:
+    def __init__(self, x, target):
         self.x, self.target = x, target
 
-    def map_blocks(self, method: str, *args: Any) -> list[Any]:
+    def map_blocks(self, method, *args):
         assert method == "validation_rows"
         return [(self.x, self.target)]
 
 
-def active_rows(likelihood: Any, latent_values: int) -> ActiveRows:
+def active_rows(likelihood, latent_values):
     rng = np.random.default_rng(1)
     kernels = [9.0 * RBF(1.0)] * latent_values
     sites = 4.0 * rng.normal(size=(30, latent_values))
@@ -46,19 +44,19 @@ def active_rows(likelihood: Any, latent_values: int) -> ActiveRows:
     return ActiveRows(kernels, likelihood, x, target, sites, np.full((30, latent_values), 4.0))
 
 
-def marginals(active: ActiveRows, x: Doubles) -> tuple[Doubles, Doubles]:
+def marginals(active, x):
     return Posterior(active, adf(active, None)).latent(x)
 
 
 @pytest.mark.parametrize("truth", [0.5, 2.5])
-def test_temperature_of_latent_value_and_bias_is_found(truth: float) -> None:
+def test_temperature_of_latent_value_and_bias_is_found(truth):
     """Labels drawn at a temperature: with the bias as it was, another one would be fitted."""
     active, rng = active_rows(Probit(BIAS), 1), np.random.default_rng(2)
     x = rng.normal(size=(20000, 2))
     mean, variance = marginals(active, x)
     p = np.exp(log_ndtr((mean[:, 0] + BIAS) / truth / np.sqrt(1.0 + 0.3 * variance[:, 0])))
     target = (rng.random(len(x)) < p).astype(np.int64)
-    rows: Any = ValidationRows(x, target)
+    rows = ValidationRows(x, target)
     weights = with_calibration(active, rows, adf(active, None))
     assert weights.calibration.temperature == pytest.approx(truth, rel=0.1)
     z = (2.0 * target - 1.0) * (mean[:, 0] + BIAS) / weights.calibration.temperature
@@ -66,13 +64,13 @@ def test_temperature_of_latent_value_and_bias_is_found(truth: float) -> None:
     assert weights.report["validation_nlpp"] == pytest.approx(-log_ndtr(z).mean(), rel=1e-12)
 
 
-def test_no_bias_no_difference() -> None:
+def test_no_bias_no_difference():
     active, rng = active_rows(MultinomialProbit(12, (0.0, 0.0, 0.0)), 3), np.random.default_rng(3)
-    rows: Any = ValidationRows(rng.normal(size=(300, 2)), rng.integers(3, size=300))
+    rows = ValidationRows(rng.normal(size=(300, 2)), rng.integers(3, size=300))
     weights = with_calibration(active, rows, adf(active, None))
     mean, variance, target = latent_validation(active, rows, weights)
 
-    def log_z(temperature: float, weight: float) -> Doubles:
+    def log_z(temperature, weight):
         return MultinomialProbit(12).log_z(mean / temperature, weight * variance, target)
 
     found = weights.calibration.temperature, weights.calibration.variance_weight
@@ -81,11 +79,11 @@ def test_no_bias_no_difference() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 4.0])
-def test_predictions_divide_the_bias_too(temperature: float) -> None:
+def test_predictions_divide_the_bias_too(temperature):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(200, 3))
     y = (X[:, 0] > 0.8).astype(int)
-    model: Any = sparsegp.train(
+    model = sparsegp.train(
         X, y, likelihood=f"probit({BIAS})", n_active=30, calibration="none", precision="float64"
     )
     weights = replace(model.weights, calibration=Calibration(temperature, 0.4))
@@ -98,15 +96,15 @@ def test_predictions_divide_the_bias_too(temperature: float) -> None:
 
 
 @pytest.mark.parametrize("n_variances", [1, 3])
-def test_slopes_are_right_and_lead_to_a_calibration_no_worse(n_variances: int) -> None:
+def test_slopes_are_right_and_lead_to_a_calibration_no_worse(n_variances):
     rng = np.random.default_rng(5)
     mean, variance = 3.0 * rng.normal(size=(400, 3)), rng.gamma(2.0, size=(400, n_variances))
     target = (mean + 2.0 * rng.normal(size=mean.shape)).argmax(axis=1)
 
-    def log_z(temperature: float, weight: float) -> tuple[Doubles, Doubles]:
+    def log_z(temperature, weight):
         return log_z_and_slopes(MultinomialProbit(12), mean, variance, target, temperature, weight)
 
-    def reached(at: tuple[float, float]) -> float:
+    def reached(at):
         distance = (np.log(at) - PRIOR[0]) / PRIOR[1]
         return float(log_z(*at)[0].sum() - distance @ distance / 2.0)
 

@@ -1,7 +1,6 @@
 """The search for prior scale and rounds, and that validation rows speak for rows never seen."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,18 +20,16 @@ from sparsegp.state import from_arrays, to_arrays
 
 ROWS = 400
 START = Ascent(np.zeros(3), 0.0, np.ones(3))
-PROBLEM: Any = SimpleNamespace(
-    begin=lambda _: START.rewind(0), carry=lambda state, _: state.rewind(0)
-)
+PROBLEM = SimpleNamespace(begin=lambda _: START.rewind(0), carry=lambda state, _: state.rewind(0))
 
 
-def log_z_of(nlpp: float, spread: float = 0.0) -> np.ndarray:
+def log_z_of(nlpp, spread=0.0):
     """Return log probabilities of rows with a given mean; the spread has mean zero."""
     wave = np.where(np.arange(ROWS) % 2, spread, -spread)
     return np.asarray(wave - nlpp)
 
 
-def run(curve: Any, search: Search | None = None, stop: int | None = None) -> Search:
+def run(curve, search=None, stop=None):
     """Drive a search by `curve(step, round)`, the nlpp there, as an ascent would."""
     search = search or Search()
     count = 0
@@ -48,15 +45,14 @@ def run(curve: Any, search: Search | None = None, stop: int | None = None) -> Se
     return search
 
 
-def valley(bottom: int, rounds: int) -> Any:
+def valley(bottom, rounds):
     """Return a curve that is least at one scale and round."""
     return lambda step, round_: 1.0 + 0.1 * abs(step - bottom) + 0.01 * abs(round_ - rounds)
 
 
 @pytest.mark.parametrize(("bottom", "rounds"), [(-3, 4), (-1, 1), (0, 9), (1, 4), (3, 1)])
-def test_it_walks_to_the_best_scale_and_round(bottom: int, rounds: int) -> None:
+def test_it_walks_to_the_best_scale_and_round(bottom, rounds):
     search = run(valley(bottom, rounds))
-    assert search.best is not None
     assert (search.best.step, search.best.rounds) == (bottom, rounds)
     assert scale_of(search.best.step) == pytest.approx(STEP**bottom)
     assert search.best.ascent.point[0] == rounds
@@ -66,10 +62,10 @@ def test_it_walks_to_the_best_scale_and_round(bottom: int, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 4, 9])
-def test_ascents_start_halfway_to_the_best_round_and_end_soon_after_it(rounds: int) -> None:
-    asked: dict[int, list[int]] = {}
+def test_ascents_start_halfway_to_the_best_round_and_end_soon_after_it(rounds):
+    asked = {}
 
-    def curve(step: int, round_: int) -> float:
+    def curve(step, round_):
         asked.setdefault(step, []).append(round_)
         return float(valley(1, rounds)(step, round_))
 
@@ -78,37 +74,35 @@ def test_ascents_start_halfway_to_the_best_round_and_end_soon_after_it(rounds: i
     begun = {0: 0, 1: half, 2: half}
     assert {step: own[0] - 1 for step, own in asked.items()} == begun
     assert {own[-1] for own in asked.values()} == {rounds + PATIENCE}
-    assert search.halfway is not None
     assert search.halfway_rounds == half
     assert search.halfway.point[0] == len(search.halfway.steps) == half
 
 
 @pytest.mark.parametrize("stop", [None, 0, 9, 17])
-def test_all_rows_follow_a_part_once_at_its_best_scale(stop: int | None) -> None:
-    asked: list[tuple[bool, int, int]] = []
+def test_all_rows_follow_a_part_once_at_its_best_scale(stop):
+    asked = []
     search = Search(part=True)
 
-    def curve(step: int, round_: int) -> float:
+    def curve(step, round_):
         asked.append((search.part, step, round_))
         return float(valley(1, 6 if search.part else 5)(step, round_))
 
     if stop is not None:
         search = from_arrays(Search, to_arrays(run(curve, search, stop)))
     run(curve, search)
-    assert search.best is not None
     assert (search.best.step, search.best.rounds, search.part) == (1, 5, False)
     assert {step for part, step, _ in asked if part} == {0, 1, 2}
     own = [(step, round_) for part, step, round_ in asked if not part]
     assert own == [(1, round_) for round_ in range(4, 5 + PATIENCE + 1)]
 
 
-def test_it_goes_no_farther_than_allowed() -> None:
+def test_it_goes_no_farther_than_allowed():
     assert max(dict(run(lambda step, round_: -float(step)).tried)) == MAX_STEPS
     assert min(dict(run(lambda step, round_: float(step)).tried)) == -MAX_STEPS
 
 
 @pytest.mark.parametrize(("lead", "expected"), [(0.9, False), (1.1, True)])
-def test_a_larger_variance_must_be_worth_its_rounds(lead: float, expected: bool) -> None:
+def test_a_larger_variance_must_be_worth_its_rounds(lead, expected):
     base = Peak(0, 1, log_z_of(1.0), START)
     log_z = log_z_of(1.0 - lead * LEAD, 2.0)
     assert Peak(1, 1, log_z, START).is_better_than(base) is expected
@@ -117,7 +111,7 @@ def test_a_larger_variance_must_be_worth_its_rounds(lead: float, expected: bool)
     assert not base.is_better_than(base)
 
 
-def test_validation_rows_agree_with_rows_never_seen() -> None:
+def test_validation_rows_agree_with_rows_never_seen():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(12_000, 2))
     noisy = np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.4 * rng.normal(size=len(X))

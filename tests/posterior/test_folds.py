@@ -14,27 +14,23 @@ from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.folds import Folds
 from sparsegp.posterior.objective import Problem
 from sparsegp.settings import TrainSettings
-from tests.runs import selected
-
-Arrays = tuple[np.ndarray, np.ndarray]
+from tests.runs import nlpp, selected
 
 
-def stripes(n: int, gap: float = 6.0) -> Arrays:
+def stripes(n, gap=6.0):
     """Rows of two classes, `gap` standard deviations apart."""
     y = np.arange(n) % 2
     return np.random.default_rng(0).normal(size=(n, 2)) + gap * y[:, np.newaxis], y
 
 
 @pytest.fixture(scope="module")
-def noisy() -> Arrays:
+def noisy():
     """Rows of three classes, a fifth of which are of any."""
-    return make_classification(  # type: ignore[no-any-return]
-        700, 6, n_informative=4, n_classes=3, flip_y=0.2, random_state=1
-    )
+    return make_classification(700, 6, n_informative=4, n_classes=3, flip_y=0.2, random_state=1)
 
 
 @pytest.mark.parametrize(("n", "most"), [(2, 0.6), (3, 0.9), (5, 0.98), (10, 0.98)])
-def test_few_rows_give_modest_probabilities(n: int, most: float) -> None:
+def test_few_rows_give_modest_probabilities(n, most):
     """However far apart the classes are."""
     p = sparsegp.train(*stripes(n)).predict_proba(stripes(200)[0])
     assert p.max() < most
@@ -43,24 +39,22 @@ def test_few_rows_give_modest_probabilities(n: int, most: float) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
-def test_one_row_of_each_class_says_next_to_nothing(classes: int) -> None:
+def test_one_row_of_each_class_says_next_to_nothing(classes):
     X = np.random.default_rng(0).normal(size=(classes, 5))
     p = sparsegp.train(X, np.arange(classes)).predict_proba(X)
     assert p.max() < 1.0 / classes + 0.1
 
 
 @pytest.mark.parametrize("n", [20, 60, 200])
-def test_they_are_better_than_those_of_the_kernel_as_it_is(n: int, noisy: Arrays) -> None:
+def test_they_are_better_than_those_of_the_kernel_as_it_is(n, noisy):
     X, y = noisy
-    nlpp = {}
-    for calibration in ("learned", "none"):
-        model = sparsegp.train(X[:n], y[:n], calibration=calibration)
-        nlpp[calibration] = -model.predict_log_proba(X[n:])[np.arange(700 - n), y[n:]].mean()
-    assert nlpp["learned"] < min(nlpp["none"] - 0.1, np.log(3))
+    models = (sparsegp.train(X[:n], y[:n], calibration=name) for name in ("learned", "none"))
+    learned, plain = (nlpp(model, X[n:], y[n:]) for model in models)
+    assert learned < min(plain - 0.1, np.log(3))
 
 
 @pytest.mark.parametrize("per_class", [False, True])
-def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class: bool, noisy: Arrays) -> None:
+def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class, noisy):
     X, y = (rows[:300] for rows in noisy)
     settings = TrainSettings(
         n_active=40, kernel="10*rbf", kernel_per_class=per_class, precision="float64", n_nodes=24
@@ -85,7 +79,7 @@ def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class: bool, nois
     assert_allclose(value, expected, rtol=1e-6)
 
 
-def test_folds_have_their_share_of_every_class_and_keep_copies_together() -> None:
+def test_folds_have_their_share_of_every_class_and_keep_copies_together():
     target = np.repeat([0, 1, 2], [50, 30, 20])
     folds = choose_folds(target, TrainSettings())
     for code in range(3):

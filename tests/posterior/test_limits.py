@@ -13,7 +13,7 @@ from sparsegp.posterior.limits import conformal_scores, prediction_sets, prior_s
 
 
 @pytest.mark.parametrize("n", [1, 7, 500, 501, 3999])
-def test_quantiles(n: int) -> None:
+def test_quantiles(n):
     values = np.random.default_rng(n).random(n)
     found, ranked = Quantiles.of(values), np.sort(values)
     assert len(found.knots) <= 500
@@ -24,7 +24,7 @@ def test_quantiles(n: int) -> None:
     assert found.below(np.array([0.5]))[0] == pytest.approx(np.mean(values < 0.5), abs=0.004)
 
 
-def test_whole_weights_are_repetition() -> None:
+def test_whole_weights_are_repetition():
     rng = np.random.default_rng(3)
     values, weights = rng.random(900), rng.integers(3, size=900).astype(float)
     found, repeated = Quantiles.of(values, weights), np.repeat(values, weights.astype(int))
@@ -33,17 +33,17 @@ def test_whole_weights_are_repetition() -> None:
     assert_array_equal(found.knots, expected)
 
 
-def test_quantiles_of_a_damaged_file() -> None:
+def test_quantiles_of_a_damaged_file():
     with pytest.raises(DataError, match="rising"):
         Quantiles(np.array([1.0, 0.0]), 2)
 
 
-def test_left_out_shares_are_those_of_the_other_rows() -> None:
+def test_left_out_shares_are_those_of_the_other_rows():
     rng = np.random.default_rng(0)
     x, target = rng.normal(size=(12, 2)), np.arange(12) % 3
     kernels, precision = [parse("4*rbf(1)")], rng.random((12, 1)) + 0.5
 
-    def active(rows: np.ndarray) -> ActiveRows:
+    def active(rows):
         likelihood, site = MultinomialProbit(12), np.zeros((len(rows), 3))
         return ActiveRows(kernels, likelihood, x[rows], target[rows], site, precision[rows])
 
@@ -55,7 +55,7 @@ def test_left_out_shares_are_those_of_the_other_rows() -> None:
             assert_allclose(share, expected[0], rtol=1e-9)
 
 
-def test_label_sets() -> None:
+def test_label_sets():
     p = np.array([[0.6, 0.3, 0.1], [0.4, 0.4, 0.2], [0.0, 0.1, 0.9]])
     scores = conformal_scores(np.log(p + 1e-300), np.array([0, 1, 1]), 1.0)
     assert_allclose(scores.knots, [0.0, 0.0, 0.9])

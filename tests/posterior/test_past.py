@@ -1,7 +1,5 @@
 """What stands for rows that are gone, against these rows; and which active rows could go."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -16,7 +14,7 @@ from sparsegp.posterior.removal import rows_to_remove
 SCALE = 3.0
 
 
-def active_rows(x: np.ndarray, n_kernels: int = 1) -> ActiveRows:
+def active_rows(x, n_kernels=1):
     rng = np.random.default_rng(3)
     kernels = [parse(f"{5 * (c + 2)}*rbf({c + 1})") for c in range(n_kernels)]
     precision = rng.uniform(0.5, 2.0, size=(len(x), n_kernels))
@@ -24,32 +22,30 @@ def active_rows(x: np.ndarray, n_kernels: int = 1) -> ActiveRows:
     return ActiveRows(kernels, MultinomialProbit(), x, np.zeros(len(x), int), site, precision)
 
 
-def features(active: ActiveRows, X: np.ndarray) -> list[np.ndarray]:
+def features(active, X):
     """L^-1 k of every kernel, (d, n)."""
     pairs = zip(active.kernels, active.factors(), strict=True)
     return [np.linalg.solve(L, np.asarray(kernel(active.x, X))) for kernel, L in pairs]
 
 
-def regression(active: ActiveRows, X: np.ndarray, y: np.ndarray) -> PosteriorWeights:
+def regression(active, X, y):
     """The maximum of -|y - w^T c|^2 / 2 - tr(c^T P c) / 2 s, for numbers y (n, 3)."""
     coefficients, gain = [], []
-    of_kernels = zip(
-        features(active, X), active.penalties(active.factors()), active.columns(), strict=True
-    )
-    for w, P, columns in of_kernels:
+    penalties = active.penalties(active.factors())
+    for w, P, columns in zip(features(active, X), penalties, active.columns(), strict=True):
         B = P / SCALE + w @ w.T
         coefficients.append(np.linalg.solve(B, w @ y[:, columns]))
         gain.append(np.linalg.cholesky(B))
     return PosteriorWeights(coefficients, gain, calibration=Calibration(prior_scale=SCALE))
 
 
-def past(active: ActiveRows, X: np.ndarray, y: np.ndarray, kept: np.ndarray) -> PastRows:
+def past(active, X, y, kept):
     weights = regression(active, X, y)
     return PastRows(active, weights, kept, numbers=kept - 100, curvature=1.0)
 
 
 @pytest.mark.parametrize("n_kernels", [1, 3])
-def test_of_a_quadratic_nothing_is_lost(n_kernels: int) -> None:
+def test_of_a_quadratic_nothing_is_lost(n_kernels):
     """With the same active rows, old sums and new rows give the maximum of all rows together."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(scale=2.0, size=(90, 2)), rng.normal(size=(90, 3))
@@ -68,7 +64,7 @@ def test_of_a_quadratic_nothing_is_lost(n_kernels: int) -> None:
         assert_allclose(both, together[c], atol=1e-8)
 
 
-def test_fresh_rows_are_told_from_the_former_ones() -> None:
+def test_fresh_rows_are_told_from_the_former_ones():
     """Their kernel values at an old row are those that regression on the former sites gives."""
     rng = np.random.default_rng(2)
     X, y, kept = rng.normal(scale=2.0, size=(60, 2)), rng.normal(size=(60, 3)), np.array([0, 5])
@@ -82,7 +78,7 @@ def test_fresh_rows_are_told_from_the_former_ones() -> None:
     assert_allclose(gram, w @ w.T, atol=1e-8)
 
 
-def test_the_active_rows_that_stay_give_the_stub_of_any_row() -> None:
+def test_the_active_rows_that_stay_give_the_stub_of_any_row():
     rng = np.random.default_rng(4)
     X, y, kept = rng.normal(scale=2.0, size=(60, 2)), rng.normal(size=(60, 3)), np.arange(2, 11)
     active = active_rows(X[:12])
@@ -96,7 +92,7 @@ def test_the_active_rows_that_stay_give_the_stub_of_any_row() -> None:
     assert_allclose(mean, np.asarray(stay.kernels[0](X, stay.x)) @ gain, atol=1e-9)
 
 
-def test_an_update_ends_where_no_slope_is_left() -> None:
+def test_an_update_ends_where_no_slope_is_left():
     """The slope of new rows and of what stands for old ones, by dense products."""
     rng = np.random.default_rng(5)
     X = rng.normal(size=(500, 2))
@@ -120,22 +116,22 @@ def test_an_update_ends_where_no_slope_is_left() -> None:
 
 
 @pytest.mark.parametrize("name", ["logistic", "probit", "multinomial_probit"])
-def test_curvature_by_differences(name: str) -> None:
+def test_curvature_by_differences(name):
     """Of two latent values it is that along their difference, of which the trace has two."""
     mean, step, codes = np.array([[-1.0], [0.3], [2.0]]), 1e-4, np.array([0, 1, 1])
-    likelihood: Any = MultinomialProbit(n_nodes=24)
+    likelihood = MultinomialProbit(n_nodes=24)
     apart, times = np.array([-0.5, 0.5]), 2.0
     if name != likelihood.name:
         likelihood, apart, times = LIKELIHOODS[name].start(2), np.ones(1), 1.0
 
-    def log_p(gap: np.ndarray) -> np.ndarray:
+    def log_p(gap):
         return np.asarray(likelihood.log_density(gap * apart, codes))
 
     bend = -(log_p(mean + step) - 2 * log_p(mean) + log_p(mean - step)) / step**2
     assert_allclose(mean_curvature(likelihood, mean * apart, codes), times * bend.mean(), rtol=1e-4)
 
 
-def loss(active: ActiveRows, gone: list[int], gain: list[np.ndarray] | None) -> float:
+def loss(active, gone, gain):
     """By how much the posterior is lower where these rows have no weight, with the best others.
 
     It is a quadratic with the matrix W about alpha; the sites' is that of the sum of
@@ -152,16 +148,15 @@ def loss(active: ActiveRows, gone: list[int], gain: list[np.ndarray] | None) -> 
             W = L @ gain[c] @ gain[c].T @ L.T
         # best others: W_kk (a - alpha_k) = W_kg alpha_g
         best = np.zeros_like(alpha)
-        best[kept] = alpha[kept] + np.linalg.solve(
-            W[np.ix_(kept, kept)], W[np.ix_(kept, gone)] @ alpha[gone]
-        )
+        lost = W[np.ix_(kept, gone)] @ alpha[gone]
+        best[kept] = alpha[kept] + np.linalg.solve(W[np.ix_(kept, kept)], lost)
         total += 0.5 * float(np.vdot(best - alpha, W @ (best - alpha)))
     return total
 
 
 @pytest.mark.parametrize("n_kernels", [1, 3])
 @pytest.mark.parametrize("of_all_rows", [False, True])
-def test_rows_go_one_by_one_by_what_is_lost(n_kernels: int, of_all_rows: bool) -> None:
+def test_rows_go_one_by_one_by_what_is_lost(n_kernels, of_all_rows):
     rng = np.random.default_rng(0)
     active = active_rows(rng.normal(scale=2.0, size=(12, 2)), n_kernels)
     weights, gain = sites.regression(active, active.site), None
@@ -169,13 +164,13 @@ def test_rows_go_one_by_one_by_what_is_lost(n_kernels: int, of_all_rows: bool) -
         halves = rng.normal(size=(n_kernels, 12, 12))
         gain = [np.linalg.cholesky(half @ half.T + np.eye(12)) for half in halves]
         weights = PosteriorWeights(weights.coefficients, gain)
-    expected: list[int] = []
+    expected = []
     for _ in range(5):
         left = [i for i in range(12) if i not in expected]
         expected.append(min(left, key=lambda i: loss(active, [*expected, i], gain)))
     assert rows_to_remove(active, weights, 5).tolist() == expected
 
 
-def test_nothing_goes_unasked() -> None:
+def test_nothing_goes_unasked():
     active = active_rows(np.random.default_rng(1).normal(size=(8, 3)))
     assert rows_to_remove(active, sites.regression(active, active.site), 0).size == 0

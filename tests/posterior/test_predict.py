@@ -12,7 +12,7 @@ from sparsegp.posterior.predict import JITTERS, _squared_length, reduction
 
 
 @pytest.mark.parametrize("d", [1, TILE, TILE + 1, 2 * TILE + 7])
-def test_only_zeros_are_left_out(d: int) -> None:
+def test_only_zeros_are_left_out(d):
     rng = np.random.default_rng(d)
     W, k = np.tril(rng.normal(size=(d, d))), rng.normal(size=(d, 5))
     assert_allclose(_squared_length(W, k), np.square(W @ k).sum(axis=0), rtol=1e-12)
@@ -27,9 +27,7 @@ def test_only_zeros_are_left_out(d: int) -> None:
     ],
 )
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
-def test_what_the_data_take_off_the_variance(
-    text: str, columns: int, rounding: float, tolerance: float, jitter: float | None, scale: float
-) -> None:
+def test_what_the_data_take_off_the_variance(text, columns, rounding, tolerance, jitter, scale):
     rng, kernel = np.random.default_rng(0), parse(text)
     x, rows, new = (rng.normal(size=(n, columns)) for n in (60, 400, 50))
     precision = rng.uniform(0.5, 2.0, 60)
@@ -40,7 +38,7 @@ def test_what_the_data_take_off_the_variance(
     penalty = np.linalg.solve(L, np.linalg.solve(L, C).T) / scale
     B = penalty + features @ features.T + noise @ noise.T
 
-    def metric(least: float) -> np.ndarray:
+    def metric(least):
         return lower_cholesky(B + (1e-9 + least) * np.eye(60), "test")
 
     W, used = reduction(kernel, (x, precision), L, metric, scale)
@@ -56,7 +54,7 @@ def test_what_the_data_take_off_the_variance(
 
 @pytest.mark.parametrize("d", [7, 40, TILE + 44])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_length_does_not_depend_on_the_place_of_its_column(d: int, dtype: type) -> None:
+def test_a_length_does_not_depend_on_the_place_of_its_column(d, dtype):
     rng = np.random.default_rng(d)
     W, k = np.tril(rng.normal(size=(d, d))).astype(dtype), rng.normal(size=(d, TILE))
     order = rng.permutation(TILE)

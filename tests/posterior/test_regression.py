@@ -1,7 +1,6 @@
 """The all-data posterior of numbers beside the exact one, and rows that are left out."""
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +12,10 @@ from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.past import PastRows
 from sparsegp.posterior.regression import LeftOut, Spectrum, _sums
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Doubles
 from tests.runs import selected
 
 N = 120
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "task": "regression",
     "posterior": "all",
     "likelihood": "gaussian",
@@ -28,7 +26,7 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def rows() -> tuple[Doubles, Doubles]:
+def rows():
     X = np.random.default_rng(0).normal(size=(N + 50, 2))
     y = 7.0 + 3.0 * np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.4 * norm.rvs(size=len(X), random_state=1)
     return X, y
@@ -41,9 +39,7 @@ SMOOTH = product(("30*rbf(1)", "1000*rbf(3)", "30*matern52(1)"), (1e-2, 1e-5, 1e
     ("kernel", "noise", "rtol"),
     [("30*matern32(1)", None, 1e-5), ("30*matern32(1)", 0.05, 1e-5), *SMOOTH],
 )
-def test_with_all_rows_active_it_is_exact(
-    rows: tuple[Doubles, Doubles], kernel: str, noise: float | None, rtol: float
-) -> None:
+def test_with_all_rows_active_it_is_exact(rows, kernel, noise, rtol):
     """Beside the dense solution, with noise that is learnt, or labels as smooth as the kernel."""
     X, y = rows
     if noise is not None and rtol == 0.01:
@@ -67,9 +63,7 @@ def test_with_all_rows_active_it_is_exact(
 
 
 @pytest.mark.parametrize(("n_active", "rtol"), [(30, 1e-3), (N - 1, 0.01), (N, 1e-3)])
-def test_variance_keeps_its_digits_beside_a_wide_prior(
-    rows: tuple[Doubles, Doubles], n_active: int, rtol: float
-) -> None:
+def test_variance_keeps_its_digits_beside_a_wide_prior(rows, n_active, rtol):
     X, y = rows
     settings = {**SETTINGS, "kernel": "1000*rbf(4)", "likelihood": "gaussian(0.01)"}
     model = sparsegp.train(X[:N], y[:N], n_active=n_active, **settings)
@@ -83,7 +77,7 @@ def test_variance_keeps_its_digits_beside_a_wide_prior(
     assert_allclose(found / y[:N].var() + 0.01, variance + 0.01, rtol=rtol)
 
 
-def test_noise_is_found_from_few_active_rows(rows: tuple[Doubles, Doubles]) -> None:
+def test_noise_is_found_from_few_active_rows(rows):
     X, y = rows
     model = sparsegp.train(X[:N], y[:N], n_active=60, **SETTINGS)
     noise = model.report["noise_variance"] * y[:N].var()
@@ -94,14 +88,11 @@ def test_noise_is_found_from_few_active_rows(rows: tuple[Doubles, Doubles]) -> N
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_left_out_rows_are_those_of_fits_without_them(
-    rows: tuple[Doubles, Doubles], weighted: bool
-) -> None:
+def test_left_out_rows_are_those_of_fits_without_them(rows, weighted):
     X, y = rows[0][:N], (rows[1][:N] - rows[1][:N].mean()) / rows[1][:N].std()
     weights = np.linspace(0.5, 2.0, N)
     settings = TrainSettings.given(**SETTINGS, n_active=25)
-    with selected((X, y), settings) as chosen:
-        run: Any = chosen
+    with selected((X, y), settings) as run:
         active = ActiveRows.of(run.block_settings, run.active)
         (factor,), target = active.factors(), run.data.target
         (penalty,), (gram, pull, error) = active.penalties([factor]), _sums(active, run)
@@ -126,7 +117,7 @@ def test_left_out_rows_are_those_of_fits_without_them(
     assert nlpp == pytest.approx(expected, rel=1e-4)
 
 
-def test_sums_of_rows_that_are_gone_are_exact(rows: tuple[Doubles, Doubles]) -> None:
+def test_sums_of_rows_that_are_gone_are_exact(rows):
     X, y = rows[0][:N], rows[1][:N]
     model = sparsegp.train(X, y, n_active=30, **SETTINGS)
     active, noise, (factor,) = model.active, model.report["noise_variance"], model.active.factors()
@@ -138,7 +129,7 @@ def test_sums_of_rows_that_are_gone_are_exact(rows: tuple[Doubles, Doubles]) -> 
 
 
 @pytest.mark.parametrize("size", [100, 400])
-def test_an_update_without_the_old_rows(size: int) -> None:
+def test_an_update_without_the_old_rows(size):
     """Noise and prior scale follow new rows that are many enough to tell them."""
     rng = np.random.default_rng(4)
     X = rng.uniform(-2.0, 2.0, size=(1600, 2))
@@ -154,7 +145,7 @@ def test_an_update_without_the_old_rows(size: int) -> None:
     assert model.report["noise_variance"] * y[:400].var() == pytest.approx(0.04, rel=0.2)
     assert model.report["rows"] == 1200
 
-    def error(each: sparsegp.Model) -> float:
+    def error(each):
         mean, _ = each.predictive_mean_and_variance(X[1200:])
         return float(np.mean((mean - truth[1200:]) ** 2))
 
@@ -162,9 +153,7 @@ def test_an_update_without_the_old_rows(size: int) -> None:
     assert error(model) < 0.7 * error(first)
 
 
-def test_active_rows_alone_stand_for_the_rows_of_an_evidence(
-    rows: tuple[Doubles, Doubles],
-) -> None:
+def test_active_rows_alone_stand_for_the_rows_of_an_evidence(rows):
     X, y = rows
     model = sparsegp.train(X[:N], y[:N], task="regression", kernel="1*rbf", n_active=60)
     updated = sparsegp.update(model, X[N:], y[N:])
@@ -174,12 +163,12 @@ def test_active_rows_alone_stand_for_the_rows_of_an_evidence(
     assert np.mean((both[1] - y) ** 2) < np.mean((both[0] - y) ** 2)
 
 
-def test_a_copy_of_a_row_does_not_predict_it() -> None:
+def test_a_copy_of_a_row_does_not_predict_it():
     """With copies that are left out one by one, the noise would seem to vanish."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 2))
     y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=120)
-    how: dict[str, Any] = {"task": "regression", "learn": "none", "kernel": "10*rbf(1)"}
+    how = {"task": "regression", "learn": "none", "kernel": "10*rbf(1)"}
     model = sparsegp.train(np.tile(X, (2, 1)), np.tile(y, 2), **how, posterior="all")
     assert np.mean((model.predict(X) - y) ** 2) > 0.1
     _, variance = model.predictive_mean_and_variance(X)

@@ -17,6 +17,7 @@ import pytest
 from sparsegp.errors import SettingsError
 from sparsegp.progress import Progress, Recorded
 from sparsegp.report import TerminalProgress, progress, progress_for
+from tests.processes import run_python
 
 WORK = """
 import sys, time, warnings
@@ -113,8 +114,7 @@ def test_where_no_bar_can_be_drawn(terminal):
     if terminal:
         status, output, shown = run_on_terminal(WORK, TERM="dumb")
     else:
-        code = [sys.executable, "-c", WORK]
-        done = subprocess.run(code, capture_output=True, text=True, check=True, env=PLAIN)
+        done = run_python("-c", WORK, env=PLAIN)
         status, output, shown = done.returncode, done.stdout, done.stderr
     assert (status, output) == (0, f"result {terminal}\n")
     assert "\x1b" not in shown

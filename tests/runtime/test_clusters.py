@@ -4,58 +4,50 @@ import gc
 import logging
 import logging.handlers
 import os
-import re
-import shlex
 import signal
 import socket
 import subprocess
-import sys
 import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import click
 import psutil
 import pytest
 
 import sparsegp
-from sparsegp.cli.program import program
 from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.runtime import open_runtime
-from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.clusters import connect, read_cluster_file
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
-from tests.processes import PATIENCE, dask_cluster, invoke
+from tests.processes import PATIENCE, dask_cluster, invoke, run_python
 from tests.runtime.blocks import Tally, parts
 
 ROOT = Path(sparsegp.__file__).parents[1]
 READY = [*sorted((ROOT / "cluster").glob("*/cluster.yaml")), ROOT / "cluster" / "scheduler.yaml"]
 LOCAL = "class: distributed.LocalCluster\n"
 NO_DASHBOARDS = "dashboard_address: 127.0.0.1:0\nworker_dashboard_address: 127.0.0.1:0\n"
-FENCE = re.compile(r"^```sh\n(.*?)^```", re.M | re.S)
 ready_files = pytest.mark.skipif(not READY[0].exists(), reason="an installed package has none")
 
 
-def write(folder: Path, text: str) -> Path:
+def write(folder, text):
     path = folder / "cluster.yaml"
     path.write_text(text)
     return path
 
 
-def answers(where: object, **options: object) -> Any:
+def answers(where, **options):
     """Return the address of a scheduler, after a round of its workers."""
-    with open_runtime(where, **options) as runtime:  # type: ignore[arg-type]
+    with open_runtime(where, **options) as runtime:
         runtime.build(Tally, parts(2))
         assert runtime.map_blocks("name") == ["block 0", "block 1"]
-        return runtime._client.scheduler.address  # type: ignore[attr-defined]
+        return runtime._client.scheduler.address
 
 
 # -- where -----------------------------------------------------------------------------------------
 
 
-def test_words() -> None:
+def test_words():
     with open_runtime() as runtime:
         assert isinstance(runtime, ThreadRuntime)
         assert runtime.n_workers == usable_cpus()
@@ -70,18 +62,17 @@ def test_words() -> None:
         assert len(str(caught.value)) < 400
 
 
-def test_a_script_without_guard_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_script_without_guard_is_refused_at_once(tmp_path):
     body = (
         "from sparsegp.runtime import open_runtime\nwith open_runtime('workers=1'): print('done')\n"
     )
     (tmp_path / "script.py").write_text(body)
-    command = [sys.executable, str(tmp_path / "script.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stderr.count("Traceback") == 1
-    assert done.stderr.endswith('put what it does below: if __name__ == "__main__":\n')
+    said = run_python(tmp_path / "script.py", code=1).stderr
+    assert said.count("Traceback") == 1
+    assert said.endswith('put what it does below: if __name__ == "__main__":\n')
 
 
-def test_addresses_and_files(address: str, scheduler_file: Path, tmp_path: Path) -> None:
+def test_addresses_and_files(address, scheduler_file, tmp_path):
     for where in (address, address.removeprefix("tcp://"), scheduler_file):
         assert address in answers(where)
     (tmp_path / "s.json").write_bytes(scheduler_file.read_bytes())  # named relative to the file
@@ -89,7 +80,7 @@ def test_addresses_and_files(address: str, scheduler_file: Path, tmp_path: Path)
     assert address in answers(write(tmp_path, text))
 
 
-def test_a_cluster_of_a_class(tmp_path: Path) -> None:
+def test_a_cluster_of_a_class(tmp_path):
     """One that does not use TLS and can be reached from other machines is warned of."""
     text = f"{LOCAL}workers: 1\nseconds: {PATIENCE}\nthreads_per_worker: 1\n{NO_DASHBOARDS}"
     logger, handler = logging.getLogger("sparsegp.runtime"), logging.handlers.BufferingHandler(99)
@@ -103,7 +94,7 @@ def test_a_cluster_of_a_class(tmp_path: Path) -> None:
         logger.removeHandler(handler)
 
 
-def test_workers_share_the_blocks_evenly(local_runtime: Runtime) -> None:
+def test_workers_share_the_blocks_evenly(local_runtime):
     local_runtime.build(Tally, parts(5))
     processes = local_runtime.map_blocks("process")
     shares = [processes.count(process) for process in set(processes)]
@@ -115,7 +106,7 @@ def test_workers_share_the_blocks_evenly(local_runtime: Runtime) -> None:
 # -- who does not answer ---------------------------------------------------------------------------
 
 
-def test_nobody_answers(tmp_path: Path) -> None:
+def test_nobody_answers(tmp_path):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -131,9 +122,9 @@ def test_nobody_answers(tmp_path: Path) -> None:
             connect(damaged)
 
 
-def test_no_lost_client_is_finalized_while_another_starts(address: str) -> None:
+def test_no_lost_client_is_finalized_while_another_starts(address):
     """Their locks are the same one."""
-    lost: Any = type("Lost", (), {})()
+    lost = type("Lost", (), {})()
     lost.itself, alive = lost, weakref.ref(lost)
     del lost
     gc.disable()
@@ -144,7 +135,7 @@ def test_no_lost_client_is_finalized_while_another_starts(address: str) -> None:
         gc.enable()
 
 
-def test_too_few_workers(address: str) -> None:
+def test_too_few_workers(address):
     for seconds in (0.5, 5.0, PATIENCE):  # in which a scheduler on a busy machine must answer too
         with pytest.raises(ClusterError) as caught:
             connect(address, n_workers=40, seconds=seconds)
@@ -178,7 +169,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_mistakes_in_a_file_are_one_line(text: str, tmp_path: Path) -> None:
+def test_mistakes_in_a_file_are_one_line(text, tmp_path):
     path = tmp_path / "cluster.yaml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(SettingsError, match=MISTAKES[text]) as caught:
@@ -199,9 +190,7 @@ def test_mistakes_in_a_file_are_one_line(text: str, tmp_path: Path) -> None:
         ("scheduler: tcp://127.0.0.1:9\ntls: ~nobody-at-all\nseconds: 1\n", "must hold ca.pem"),
     ],
 )
-def test_what_cannot_be_started_is_one_line(
-    text: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_started_is_one_line(text, said, tmp_path, capfd):
     with (
         pytest.raises((SettingsError, ClusterError), match=said) as caught,
         open_runtime(write(tmp_path, f"{text}workers: 1\n")),
@@ -211,7 +200,7 @@ def test_what_cannot_be_started_is_one_line(
     assert capfd.readouterr().err == ""  # nor do the processes of Dask say anything
 
 
-def test_plain_values_of_a_file(tmp_path: Path) -> None:
+def test_plain_values_of_a_file(tmp_path):
     """Times and dates are texts, as the options of queue systems are."""
     text = "walltime: 04:00:00\nday: 2024-01-01\nzero: 007\nyes: no\nn: -3\nx: 1.5\nnot: false\n"
     found = read_cluster_file(write(tmp_path, f"class: a.ACluster\nworkers: 1\n{text}"))
@@ -219,46 +208,28 @@ def test_plain_values_of_a_file(tmp_path: Path) -> None:
     assert [found[key] for key in ("yes", "n", "x", "not")] == ["no", -3, 1.5, False]
 
 
-def test_estimate_counts_the_workers_and_starts_nothing(tmp_path: Path) -> None:
+def test_estimate_counts_the_workers_and_starts_nothing(tmp_path):
     path = write(tmp_path, "class: distributed.SSHCluster\nworkers: 3\nhosts: [nowhere.invalid]\n")
     assert "for 3 workers and driver" in invoke("estimate", "toy", "--cluster", path).stdout
 
 
 @ready_files
-def test_ready_files_can_be_read() -> None:
+def test_ready_files_can_be_read():
     for path in READY:
         assert read_cluster_file(path)["workers"] >= 1
-
-
-@ready_files
-@pytest.mark.parametrize("name", [path.parent.name for path in READY[:-1]])
-def test_commands_of_the_ready_folders_exist(name: str) -> None:
-    """Those of this program have such options, and the files that they name are there."""
-    text = (ROOT / "cluster" / name / "README.md").read_text(encoding="utf-8")
-    lines = [line for block in FENCE.findall(text) for line in block.splitlines()]
-    own = [shlex.split(line)[1:] for line in lines if line.startswith("sparsegp ")]
-    assert own
-    with click.Context(program, info_name="sparsegp") as context:
-        for words in own:
-            command = program.get_command(context, words[0])
-            assert command is not None, words
-            command.make_context(words[0], words[1:])
-    for word in " ".join(lines).split():
-        if word.startswith("cluster/"):
-            assert (ROOT / word).is_file(), word
 
 
 # -- who may join ----------------------------------------------------------------------------------
 
 
-def make_certificate(folder: Path) -> Path:
+def make_certificate(folder):
     subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", folder], check=True)
     return folder
 
 
 @pytest.mark.slow
 @ready_files
-def test_only_who_holds_the_certificate_joins(tmp_path: Path) -> None:
+def test_only_who_holds_the_certificate_joins(tmp_path):
     own, stranger = (make_certificate(tmp_path / name) for name in ("own", "stranger"))
     assert all(path.stat().st_mode & 0o077 == 0 for path in own.iterdir())
     files = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "key.pem"}
@@ -277,7 +248,7 @@ def test_only_who_holds_the_certificate_joins(tmp_path: Path) -> None:
             answers(path, tls=own)
 
 
-def test_local_workers_are_reached_from_this_process_alone(local_runtime: Runtime) -> None:
+def test_local_workers_are_reached_from_this_process_alone(local_runtime):
     """Loopback keeps other machines away, the certificate other users of this one."""
     listening = []
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
@@ -296,7 +267,7 @@ def test_local_workers_are_reached_from_this_process_alone(local_runtime: Runtim
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without forks")
-def test_a_forked_child_goes_on_with_its_threads() -> None:
+def test_a_forked_child_goes_on_with_its_threads():
     with open_runtime("threads=2") as runtime:
         runtime.build(Tally, parts(4))
         expected = runtime.map_blocks("add", 1)

@@ -5,7 +5,6 @@ import signal
 import threading
 import time
 from functools import partial
-from pathlib import Path
 
 import dask
 import dask.array as da
@@ -14,7 +13,6 @@ import pytest
 from dask.delayed import delayed
 
 from sparsegp.memory import room
-from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.threads import ThreadRuntime
 from tests.processes import wait_until
 from tests.runtime.blocks import Tally, nap_and_note, parts, raise_on, scaled
@@ -22,7 +20,7 @@ from tests.runtime.blocks import Tally, nap_and_note, parts, raise_on, scaled
 ERRORS = [ValueError, OSError, RuntimeError, TimeoutError]
 
 
-def test_answers_come_in_block_order(runtime: Runtime) -> None:
+def test_answers_come_in_block_order(runtime):
     for n_blocks in (5, 1, 8):
         runtime.build(Tally, parts(n_blocks))
         assert runtime.n_blocks == n_blocks
@@ -30,7 +28,7 @@ def test_answers_come_in_block_order(runtime: Runtime) -> None:
         assert runtime.map_blocks("name", "part")[-1] == f"part {n_blocks - 1}"
 
 
-def test_one_block_is_called_alone(runtime: Runtime) -> None:
+def test_one_block_is_called_alone(runtime):
     runtime.build(Tally, parts(3))
     for step in (1, 2):  # a message that comes twice changes nothing
         assert runtime.ask([1], "add", step) == runtime.ask([1], "add", step)
@@ -39,14 +37,14 @@ def test_one_block_is_called_alone(runtime: Runtime) -> None:
         runtime.ask([3], "name")
 
 
-def test_sum_of_some_blocks(runtime: Runtime) -> None:
+def test_sum_of_some_blocks(runtime):
     runtime.build(Tally, parts(5))
     assert runtime.sum_blocks(range(5), "share", 2).tolist() == [0, 22222, 44444]
     assert runtime.sum_blocks([1, 4], "share", 1).tolist() == [0, 10010, 20020]
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_exceptions_reach_the_caller_as_themselves(runtime: Runtime, kind: type[Exception]) -> None:
+def test_exceptions_reach_the_caller_as_themselves(runtime, kind):
     runtime.build(Tally, parts(4))
     for call in (runtime.map_blocks, partial(runtime.sum_blocks, range(4))):
         with pytest.raises(kind, match="from 2") as caught:
@@ -57,7 +55,7 @@ def test_exceptions_reach_the_caller_as_themselves(runtime: Runtime, kind: type[
     assert runtime.map_blocks("fail", kind, 9) == ["well"] * 4
 
 
-def test_unknown_method_and_failing_construction(runtime: Runtime) -> None:
+def test_unknown_method_and_failing_construction(runtime):
     runtime.build(Tally, parts(2))
     with pytest.raises(AttributeError, match="vanish"):
         runtime.map_blocks("vanish")
@@ -66,7 +64,7 @@ def test_unknown_method_and_failing_construction(runtime: Runtime) -> None:
     assert runtime.n_blocks == 0
 
 
-def test_lazy_inputs_become_values(runtime: Runtime) -> None:
+def test_lazy_inputs_become_values(runtime):
     X = da.arange(12.0, chunks=4)
     lazy = [{"index": delayed(int)(index), "rows": X.blocks[index]} for index in range(3)]
     runtime.build(Tally, lazy)
@@ -74,7 +72,7 @@ def test_lazy_inputs_become_values(runtime: Runtime) -> None:
     np.testing.assert_array_equal(runtime.map_blocks("values"), expected)
 
 
-def test_blocks_are_shown_as_dask_arrays(runtime: Runtime) -> None:
+def test_blocks_are_shown_as_dask_arrays(runtime):
     runtime.build(partial(Tally, rows=np.ones(3)), parts(4))
     ask = delayed(runtime.ask, pure=False)
     pieces = [da.from_delayed(ask([index], "values")[0], (3,), float) for index in range(4)]
@@ -83,12 +81,12 @@ def test_blocks_are_shown_as_dask_arrays(runtime: Runtime) -> None:
         assert dask.compute(total, scheduler=scheduler) == (12.0,)
 
 
-def test_a_runtime_stays_in_its_process(runtime: Runtime) -> None:
+def test_a_runtime_stays_in_its_process(runtime):
     with pytest.raises(TypeError, match="cannot leave its process"):
         pickle.dumps(runtime)
 
 
-def test_workers_and_their_threads(runtime: Runtime) -> None:
+def test_workers_and_their_threads(runtime):
     runtime.build(Tally, parts(2))
     for threads in runtime.map_blocks("blas_threads"):
         assert set(threads) == {1}
@@ -98,7 +96,7 @@ def test_workers_and_their_threads(runtime: Runtime) -> None:
     assert all(min(room.shared, room.own) > 0 for room in rooms)
 
 
-def test_every_task_is_answered_once(runtime: Runtime) -> None:
+def test_every_task_is_answered_once(runtime):
     shared = np.arange(3.0)
     answers = dict(runtime.run_tasks(scaled, shared, range(7)))
     assert sorted(answers) == list(range(7))
@@ -108,14 +106,14 @@ def test_every_task_is_answered_once(runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_what_a_task_raises_names_it(runtime: Runtime, kind: type[Exception]) -> None:
+def test_what_a_task_raises_names_it(runtime, kind):
     with pytest.raises(kind, match="from 2") as caught:
         list(runtime.run_tasks(raise_on, (kind, 2), range(5)))
     assert any("raised by task 2" in note for note in caught.value.__notes__)
     assert len(list(runtime.run_tasks(raise_on, (kind, 9), range(5)))) == 5
 
 
-def test_closed_early_it_begins_no_more_tasks(runtime: Runtime, tmp_path: Path) -> None:
+def test_closed_early_it_begins_no_more_tasks(runtime, tmp_path):
     runtime.build(Tally, parts(3))
     before = runtime.map_blocks("add", 1)
     tasks = runtime.run_tasks(nap_and_note, (0.05, str(tmp_path)), range(400))
@@ -123,7 +121,7 @@ def test_closed_early_it_begins_no_more_tasks(runtime: Runtime, tmp_path: Path) 
     tasks.close()
     assert runtime.map_blocks("add", 1) == before
 
-    def at_rest() -> bool:  # tasks on workers may not be abandoned at once
+    def at_rest():  # tasks on workers may not be abandoned at once
         begun = len(list(tmp_path.iterdir()))
         time.sleep(0.5)
         return len(list(tmp_path.iterdir())) == begun
@@ -132,13 +130,11 @@ def test_closed_early_it_begins_no_more_tasks(runtime: Runtime, tmp_path: Path) 
     assert len(list(tmp_path.iterdir())) < 400
 
 
-def test_what_is_raised_by_a_check_ends_the_tasks(
-    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_raised_by_a_check_ends_the_tasks(runtime, tmp_path, monkeypatch):
     monkeypatch.setattr("sparsegp.runtime.dask.PULSE_SECONDS", 0.2)
     monkeypatch.setattr("sparsegp.runtime.threads.CHECK_SECONDS", 0.2)
 
-    def stop() -> None:
+    def stop():
         raise KeyError("enough")
 
     tasks = runtime.run_tasks(nap_and_note, (1.0, str(tmp_path)), range(12), stop)
@@ -148,24 +144,24 @@ def test_what_is_raised_by_a_check_ends_the_tasks(
 
 
 class Sleeper:
-    def __init__(self, interrupts: int | None = None) -> None:
+    def __init__(self, interrupts=None):
         self.awake, self.interrupts = 0, interrupts
 
-    def sleep(self, seconds: float) -> int:
+    def sleep(self, seconds):
         if self.interrupts is not None:
             signal.pthread_kill(self.interrupts, signal.SIGINT)
         time.sleep(seconds)
         self.awake += 1
         return threading.get_ident()
 
-    def count(self) -> int:
+    def count(self):
         return self.awake
 
 
 @pytest.mark.parametrize(
     ("n_threads", "n_blocks", "others"), [(1, 3, False), (2, 1, False), (2, 2, True)]
 )
-def test_threads_are_used_where_they_help(n_threads: int, n_blocks: int, others: bool) -> None:
+def test_threads_are_used_where_they_help(n_threads, n_blocks, others):
     before = set(threading.enumerate())
     with ThreadRuntime(n_threads) as runtime:
         runtime.build(Sleeper, [{}] * n_blocks)
@@ -176,7 +172,7 @@ def test_threads_are_used_where_they_help(n_threads: int, n_blocks: int, others:
     assert runtime.n_blocks == 0
 
 
-def test_interrupt_leaves_no_call_behind() -> None:
+def test_interrupt_leaves_no_call_behind():
     with ThreadRuntime(2) as runtime:
         runtime.build(Sleeper, [{"interrupts": threading.main_thread().ident}, *[{}] * 39])
         with pytest.raises(KeyboardInterrupt):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ import yaml
 
 import sparsegp
 from tests.processes import ROOT, environment
+from tests.runs import assert_same
 
 jsonschema = pytest.importorskip("jsonschema")
 FOLDER = ROOT / "cluster" / "kubernetes"
@@ -26,22 +26,22 @@ NAMES = ["dask-cluster.yaml", "job.yaml"]
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="an installed package has no manifests")
 
 
-def resources(name: str) -> list[dict[str, Any]]:
+def resources(name):
     return list(yaml.safe_load_all((FOLDER / name).read_text()))
 
 
-def custom(name: str) -> dict[str, Any]:
+def custom(name):
     """Return the resource of the operator in a file."""
     [found] = [each for each in resources(name) if "dask.org" in each["apiVersion"]]
     return found
 
 
-def cluster_of(name: str) -> dict[str, Any]:
-    spec: dict[str, Any] = custom(name)["spec"]
+def cluster_of(name):
+    spec = custom(name)["spec"]
     return spec["cluster"]["spec"] if "cluster" in spec else spec
 
 
-def strict(schema: Any) -> Any:
+def strict(schema):
     """Forbid fields that the schema does not name; Kubernetes would drop them silently."""
     if isinstance(schema, list):
         return [strict(part) for part in schema]
@@ -53,10 +53,8 @@ def strict(schema: Any) -> Any:
     return schema
 
 
-def published(kind: str) -> dict[str, Any]:
+def published(kind):
     """Return the schema of a kind of resource, as the operator registers it."""
-    assert OPERATOR is not None
-    assert OPERATOR.origin is not None
     crds = Path(OPERATOR.origin).parent.glob("operator/deployment/helm/*/crds/*.yaml")
     [path] = [path for path in crds if path.stem == kind.lower()]
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # half a million bytes
@@ -71,7 +69,7 @@ def published(kind: str) -> dict[str, Any]:
 
 @pytest.mark.skipif(OPERATOR is None, reason="dask-kubernetes is not installed")
 @pytest.mark.parametrize("name", NAMES)
-def test_manifests_fit_the_schemas_of_the_operator(name: str) -> None:
+def test_manifests_fit_the_schemas_of_the_operator(name):
     resource = custom(name)
     validator = jsonschema.Draft202012Validator(published(resource["kind"]))
     validator.validate(resource)
@@ -83,7 +81,7 @@ def test_manifests_fit_the_schemas_of_the_operator(name: str) -> None:
             validator.validate(spoilt)
 
 
-def test_manifests_fit_together() -> None:
+def test_manifests_fit_together():
     assert cluster_of("dask-cluster.yaml") == cluster_of("job.yaml")
     job = custom("job.yaml")
     name = job["metadata"]["name"]
@@ -110,7 +108,7 @@ def test_manifests_fit_together() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("searching")
-def test_the_commands_of_the_job_train(tmp_path: Path) -> None:
+def test_the_commands_of_the_job_train(tmp_path):
     """Scheduler, workers and driver as the pods run them, apart from folders, names and ports."""
     subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", tmp_path / "tls"], check=True)
     rng = np.random.default_rng(0)
@@ -122,7 +120,7 @@ def test_the_commands_of_the_job_train(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
 
-    def here(text: str) -> str:
+    def here(text):
         for there, local in {
             "/tls": f"{tmp_path}/tls",
             "/data/mine.zarr": f"{tmp_path}/data/mine.npz",
@@ -135,7 +133,7 @@ def test_the_commands_of_the_job_train(tmp_path: Path) -> None:
             text = text.replace(there, local)
         return text
 
-    def start(container: dict[str, Any], **more: str) -> "subprocess.Popen[bytes]":
+    def start(container, **more):
         names = {pair["name"]: here(pair["value"]) for pair in container.get("env", [])} | more
         words = [here(word) for word in container["args"]]
         words = [names.get(word.strip("$()"), word) for word in words]
@@ -146,9 +144,8 @@ def test_the_commands_of_the_job_train(tmp_path: Path) -> None:
 
     cluster = cluster_of("job.yaml")
     [config] = [each for each in resources("job.yaml") if each["kind"] == "ConfigMap"]
-    (tmp_path / "cluster.yaml").write_text(
-        here(config["data"]["cluster.yaml"]).replace("workers: 4", "workers: 2")
-    )
+    text = here(config["data"]["cluster.yaml"]).replace("workers: 4", "workers: 2")
+    (tmp_path / "cluster.yaml").write_text(text)
     with (tmp_path / "log").open("w") as log:
         others = [start(cluster["scheduler"]["spec"]["containers"][0])]
         worker = cluster["worker"]["spec"]["containers"][0]
@@ -162,6 +159,5 @@ def test_the_commands_of_the_job_train(tmp_path: Path) -> None:
             for process in (job, *others):
                 process.kill()
                 process.wait(20)
-    model = sparsegp.load(tmp_path / "data" / "run")
     expected = sparsegp.train(X, y, runtime="threads=1")
-    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    assert_same(sparsegp.load(tmp_path / "data" / "run"), expected, X)

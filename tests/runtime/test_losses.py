@@ -6,17 +6,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 from distributed import Client, LocalCluster
 
 from sparsegp.errors import ClusterError
-from sparsegp.runtime.base import Message, Runtime
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.runtime.host import shared_future
-from tests.processes import PATIENCE, environment, wait_until
+from tests.processes import PATIENCE, environment, run_python, wait_until
 from tests.runtime.blocks import (
     FACTORY,
     Rounds,
@@ -38,7 +36,7 @@ LONG = 60.0
 # -- killed ----------------------------------------------------------------------------------------
 
 
-def test_worker_killed_between_calls(cluster: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+def test_worker_killed_between_calls(cluster, caplog):
     with checked(cluster) as rounds, caplog.at_level(logging.WARNING, "sparsegp"):
         rounds.go_on(3)
         os.kill(cluster.ask([1], "process")[0], signal.SIGKILL)
@@ -48,7 +46,7 @@ def test_worker_killed_between_calls(cluster: Runtime, caplog: pytest.LogCapture
     assert "was lost" in lines[0]
 
 
-def test_worker_killed_in_mid_call(cluster: Runtime, tmp_path: Path) -> None:
+def test_worker_killed_in_mid_call(cluster, tmp_path):
     cluster.build(FACTORY, parts(5))
     answers = [cluster.map_blocks("add", 1)]
     cluster.recovery = lambda: [("add", (1,))]
@@ -59,7 +57,7 @@ def test_worker_killed_in_mid_call(cluster: Runtime, tmp_path: Path) -> None:
     assert [*answers, cluster.map_blocks("add", 2)] == undisturbed(2)
 
 
-def test_worker_killed_while_building(cluster: Runtime, tmp_path: Path) -> None:
+def test_worker_killed_while_building(cluster, tmp_path):
     mark = str(tmp_path / "mark")
     inputs = [{"index": index, "die_at_birth": mark if index else ""} for index in range(4)]
     cluster.build(FACTORY, inputs)
@@ -67,16 +65,14 @@ def test_worker_killed_while_building(cluster: Runtime, tmp_path: Path) -> None:
     assert cluster.map_blocks("name") == [f"block {index}" for index in range(4)]
 
 
-def test_survivor_lost_after_its_answer(
-    local_runtime: DaskRuntime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_survivor_lost_after_its_answer(local_runtime, monkeypatch):
     """Blocks that had answered and are lost while others are rebuilt hear the message again."""
     local_runtime.build(FACTORY, parts(5))
     answers = [local_runtime.map_blocks("add", 1)]
     pids = local_runtime.map_blocks("process")
     survivors = set(pids) - {pids[0]}
 
-    def replay() -> list[Message]:
+    def replay():
         monkeypatch.undo()
         while survivors:
             os.kill(survivors.pop(), signal.SIGKILL)
@@ -93,23 +89,21 @@ def test_survivor_lost_after_its_answer(
 
 
 @pytest.mark.slow
-def test_block_that_kills_every_worker_is_given_up(local_runtime: Runtime) -> None:
+def test_block_that_kills_every_worker_is_given_up(local_runtime):
     local_runtime.build(FACTORY, parts(2))
     with pytest.raises(ClusterError, match=r"block [01] lost its worker 3 times without an answer"):
         local_runtime.map_blocks("die_always", 1)
     assert local_runtime.map_blocks("name") == ["block 0", "block 1"]
 
 
-def test_tasks_of_a_lost_worker_are_done_elsewhere(
-    local_runtime: DaskRuntime, tmp_path: Path
-) -> None:
+def test_tasks_of_a_lost_worker_are_done_elsewhere(local_runtime, tmp_path):
     mark = tmp_path / "died"
     answers = dict(local_runtime.run_tasks(die_at_first, str(mark), range(6)))
     assert mark.exists()
     assert answers == {index: 10 * index for index in range(6)}
 
 
-def test_what_tasks_share_outlives_its_worker(address: str, local_runtime: DaskRuntime) -> None:
+def test_what_tasks_share_outlives_its_worker(address, local_runtime):
     client = local_runtime._client
     shared = shared_future(client, bytes(12 << 20))
     assert client.submit(len, shared, pure=False).result(timeout=PATIENCE) == 12 << 20
@@ -118,7 +112,7 @@ def test_what_tasks_share_outlives_its_worker(address: str, local_runtime: DaskR
     assert client.submit(len, shared, pure=False).result(timeout=PATIENCE) == 12 << 20
 
 
-def test_unpicklable_answers_and_errors(cluster: Runtime) -> None:
+def test_unpicklable_answers_and_errors(cluster):
     cluster.build(FACTORY, parts(2))
     with pytest.raises(TypeError, match="cannot pickle"):
         cluster.map_blocks("unpicklable")
@@ -132,7 +126,7 @@ def test_unpicklable_answers_and_errors(cluster: Runtime) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("direct", [True, False])
-def test_hung_worker(direct: bool, tmp_path: Path) -> None:
+def test_hung_worker(direct, tmp_path):
     """With calls from here to the workers, or through the scheduler; and a call without an end."""
     with Cluster(tmp_path, n_workers=3) as cluster:
         runtime = cluster.runtime() if direct else DaskRuntime(cluster.client)
@@ -151,7 +145,7 @@ def test_hung_worker(direct: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tasks_of_a_hung_worker_are_done_elsewhere(tmp_path: Path) -> None:
+def test_tasks_of_a_hung_worker_are_done_elsewhere(tmp_path):
     with Cluster(tmp_path, ttl="2s") as cluster, cluster.runtime() as runtime:
         answers = runtime.run_tasks(nap_and_note, (0.2, str(tmp_path)), range(8))
         found = dict([next(answers)])
@@ -165,7 +159,7 @@ def test_tasks_of_a_hung_worker_are_done_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
 )
-def test_scheduler_is_gone(number: signal.Signals, tmp_path: Path) -> None:
+def test_scheduler_is_gone(number, tmp_path):
     with Cluster(tmp_path, n_workers=1) as cluster, cluster.runtime(**SHORT) as runtime:
         rounds = Rounds(runtime)
         cluster.scheduler.send_signal(number)
@@ -177,7 +171,7 @@ def test_scheduler_is_gone(number: signal.Signals, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_that_are_all_gone(tmp_path: Path) -> None:
+def test_workers_that_are_all_gone(tmp_path):
     """Killed by their tasks, one after the other."""
     with Cluster(tmp_path) as cluster, cluster.runtime(**SHORT) as runtime:
         runtime.build(FACTORY, parts(2))
@@ -192,11 +186,11 @@ def test_workers_that_are_all_gone(tmp_path: Path) -> None:
 # -- retired and joined ----------------------------------------------------------------------------
 
 
-def homes(rounds: Rounds, cluster: Cluster) -> list[str]:
+def homes(rounds, cluster):
     return [cluster.holder(pid) for pid in rounds.runtime.map_blocks("process")]
 
 
-def test_workers_come_and_go(tmp_path: Path) -> None:
+def test_workers_come_and_go(tmp_path):
     patient = {**SHORT, "rejoin_timeout": PATIENCE, "no_worker_timeout": PATIENCE}
     with (
         Cluster(tmp_path, n_workers=1) as cluster,
@@ -226,7 +220,7 @@ def test_workers_come_and_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_scaled_away() -> None:
+def test_workers_scaled_away():
     """Dask's Adaptive takes workers that seem idle to it, down to the minimum."""
     options = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
     with (
@@ -263,26 +257,22 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_killed_driver_leaves_no_workers(tmp_path: Path) -> None:
+def test_killed_driver_leaves_no_workers(tmp_path):
     """The next start sweeps what is left on disk; its terminal stays quiet."""
     (tmp_path / "driver.py").write_text(DRIVER)
-    command = [sys.executable, str(tmp_path / "driver.py")]
+    command = [sys.executable, str(tmp_path / "driver.py"), "30"]
     names = environment() | {"DASK_TEMPORARY_DIRECTORY": str(tmp_path / "scratch")}
-    with subprocess.Popen([*command, "30"], stdout=subprocess.PIPE, env=names, text=True) as driver:
-        assert driver.stdout is not None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=names, text=True) as driver:
         pids = {int(pid) for pid in driver.stdout.readline().split()}
         family = {child.pid for child in psutil.Process(driver.pid).children(recursive=True)}
         assert len(pids & family) == 2
         driver.kill()
     assert wait_until(lambda: not any(map(psutil.pid_exists, family)))
-    done = subprocess.run(
-        [*command, "0"], env=names, check=True, capture_output=True, timeout=PATIENCE
-    )
-    assert done.stderr == b""
+    assert run_python(tmp_path / "driver.py", 0, env=names, timeout=PATIENCE).stderr == ""
     assert not list((tmp_path / "scratch").rglob("worker-*"))
 
 
-def test_workers_do_not_see_interrupts(local_runtime: Runtime) -> None:
+def test_workers_do_not_see_interrupts(local_runtime):
     local_runtime.build(FACTORY, parts(2))
     pids = local_runtime.map_blocks("process")
     for pid in pids:

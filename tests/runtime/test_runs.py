@@ -5,11 +5,8 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +18,7 @@ from tests.processes import PATIENCE
 from tests.runs import assert_same
 from tests.runtime.by_hand import Cluster
 
-SETTINGS: dict[str, Any] = {"n_active": 200, "kernel": "20*rbf(3)", "block_rows": 1024}
+SETTINGS = {"n_active": 200, "kernel": "20*rbf(3)", "block_rows": 1024}
 LIMITS = {"rejoin_timeout": 1.0, "rebalance_interval": 0.5}
 SILENT = {"heartbeat_timeout": 5.0}
 """For workers that are stopped; one that is only slow must not seem to be."""
@@ -29,20 +26,19 @@ STAGES = {"select": 100, "posterior": 5}
 """After how many rows or rounds something happens."""
 
 
-def replace_all(cluster: Cluster) -> None:
+def replace_all(cluster):
     for name in list(cluster.workers):
         cluster.signal(name, signal.SIGKILL)
     cluster.add()
     cluster.add()
 
 
-def join(cluster: Cluster) -> None:
+def join(cluster):
     cluster.add()
     cluster.client.wait_for_workers(3, timeout=PATIENCE)
 
 
-Arrays = tuple[np.ndarray, np.ndarray]
-HARMS: dict[str, Callable[[Cluster], object]] = {
+HARMS = {
     "kill": lambda cluster: cluster.signal("worker-1", signal.SIGKILL),
     "stop": lambda cluster: cluster.signal("worker-1", signal.SIGSTOP),
     "retire": lambda cluster: cluster.retire("worker-1"),
@@ -54,36 +50,34 @@ HARMS: dict[str, Callable[[Cluster], object]] = {
 class Disturbed(Progress):
     """Progress of a run that does something on the way, once."""
 
-    def __init__(self, stage: str, do: Callable[[], object]) -> None:
+    def __init__(self, stage, do):
         self.stage, self.do, self.current, self.done = stage, do, "", False
 
-    def start(self, total: int, unit: str, description: str) -> None:
+    def start(self, total, unit, description):
         self.current = description
 
-    def update(self, done: int, **figures: float) -> None:
+    def update(self, done, **figures):
         if not self.done and self.current == self.stage and done >= STAGES[self.stage]:
             self.done = True
             self.do()
 
 
 @pytest.fixture(scope="module")
-def data() -> Arrays:
+def data():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 5, 6000)
     return rng.normal(size=(5, 12))[y] + rng.normal(size=(len(y), 12)), y
 
 
 @pytest.fixture(scope="module")
-def expected(data: Arrays) -> sparsegp.Model:
+def expected(data):
     return sparsegp.train(*data, runtime="threads=2", **SETTINGS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("harm", HARMS)
-def test_result_is_identical(
-    harm: str, stage: str, data: Arrays, expected: sparsegp.Model, tmp_path: Path
-) -> None:
+def test_result_is_identical(harm, stage, data, expected, tmp_path):
     limits = LIMITS | (SILENT if harm == "stop" else {})
     with Cluster(tmp_path) as cluster, cluster.runtime(**limits) as runtime:
         progress = Disturbed(stage, lambda: HARMS[harm](cluster))
@@ -92,9 +86,9 @@ def test_result_is_identical(
         assert_same(model, expected, data[0][:500])
 
 
-def disturb(cluster: Cluster, rng: random.Random, over: threading.Event) -> None:
+def disturb(cluster, rng, over):
     """Do something to a worker, now and then, until it is over; one at least stays, or comes."""
-    stopped: dict[str, float] = {}
+    stopped = {}
     while not over.wait(rng.uniform(1.0, 6.0)):
         for name in [name for name, until in stopped.items() if until < time.monotonic()]:
             del stopped[name]
@@ -116,7 +110,7 @@ def disturb(cluster: Cluster, rng: random.Random, over: threading.Event) -> None
 
 
 @pytest.mark.slow
-def test_anything_at_random(data: Arrays, expected: sparsegp.Model, tmp_path: Path) -> None:
+def test_anything_at_random(data, expected, tmp_path):
     """Run after run; one that gives up for want of workers is resumed, as its user would do."""
     settings = {**SETTINGS, "lazy": False}  # takes longer, changes no result
     rng, over = random.Random(int(os.environ.get("SPARSEGP_SOAK_SEED", "0"))), threading.Event()

@@ -1,9 +1,6 @@
 """Inputs and stub matrices in files: the same result, and more than memory can hold."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +10,7 @@ import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.errors import StoreError
 from sparsegp.runtime.scratch import zeros_in_file
+from tests.processes import run_python
 
 LIMITED = """
 import resource, sys
@@ -28,7 +26,7 @@ print(len(model.rows))
 """
 
 
-def test_same_bits_and_nothing_left_behind(tmp_path: Path) -> None:
+def test_same_bits_and_nothing_left_behind(tmp_path):
     data = open_dataset("digits")
     expected = sparsegp.train(data.train, n_active=60)
     model = sparsegp.train(data.train, n_active=60, scratch=tmp_path)
@@ -38,7 +36,7 @@ def test_same_bits_and_nothing_left_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_data_larger_than_the_memory_it_is_given(tmp_path: Path) -> None:
+def test_data_larger_than_the_memory_it_is_given(tmp_path):
     n, p = 300_000, 128  # 154 MB of inputs, 307 MB of stub
     rng = np.random.default_rng(0)
     X = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float32, (n, p))
@@ -47,13 +45,12 @@ def test_data_larger_than_the_memory_it_is_given(tmp_path: Path) -> None:
         X[some] = rng.standard_normal((len(some), p), dtype=np.float32) + y[some, None]
     X.flush()
     np.save(tmp_path / "y.npy", y)
-    command = [sys.executable, "-c", LIMITED, str(600 << 20), str(tmp_path / "X.npy")]
-    without = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert re.search(r"SettingsError.*(may|would) fit: .*scratch=DIR", without.stderr)
-    within = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert within.stdout.strip() == "256", within.stderr[-2000:]
+    words = ("-c", LIMITED, 600 << 20, tmp_path / "X.npy")
+    refused = run_python(*words, code=1).stderr
+    assert re.search(r"SettingsError.*(may|would) fit: .*scratch=DIR", refused)
+    assert run_python(*words, tmp_path).stdout.strip() == "256"
 
 
-def test_a_directory_that_cannot_take_it_is_named(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_take_it_is_named(tmp_path):
     with pytest.raises(StoreError, match=r"cannot reserve 8 MB in .*nowhere.*name another"):
         zeros_in_file(str(tmp_path / "nowhere"), (1000, 1000), np.float64)

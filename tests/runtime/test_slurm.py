@@ -6,11 +6,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
@@ -18,6 +16,7 @@ import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.runtime import open_runtime
 from tests.processes import KERNEL, ROOT, environment, wait_until
+from tests.runs import assert_same
 from tests.runtime.blocks import Tally
 
 PATH = f"{os.environ['PATH']}:/usr/sbin"
@@ -74,7 +73,7 @@ SIZES = {
 
 
 @pytest.fixture
-def slurm() -> Iterator[dict[str, str]]:
+def slurm():
     """Start the daemons, as root, on loopback; yields the environment in which they are found."""
     with ExitStack() as stack:
         # short, as the path of a socket must be
@@ -101,34 +100,32 @@ def slurm() -> Iterator[dict[str, str]]:
         yield environment
 
 
-def end_jobs(environment: dict[str, str]) -> None:
+def end_jobs(environment):
     """Cancel all jobs while the daemons live; their processes would be left."""
     ask(environment, "scancel", "--full", f"--user={os.getuid()}")
     wait_until(lambda: not ask(environment, "squeue", "-h").strip(), 30)
 
 
-def start(
-    stack: ExitStack, folder: Path, environment: dict[str, str], name: str, *arguments: str
-) -> None:
+def start(stack, folder, environment, name, *arguments):
     out = stack.enter_context((folder / f"{name}.out").open("wb"))
     process = subprocess.Popen([name, *arguments], env=environment, stdout=out, stderr=out)
     stack.callback(process.wait, 20)
     stack.callback(process.terminate)
 
 
-def ask(environment: dict[str, str], *command: str) -> str:
+def ask(environment, *command):
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=60
     )
     return done.stdout
 
 
-def log(folder: Path) -> str:
+def log(folder):
     return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("*.out")))
 
 
 @pytest.fixture
-def commands(slurm: dict[str, str], tmp_path: Path) -> dict[str, str]:
+def commands(slurm, tmp_path):
     """The environment of a user: `sparsegp` and `dask` are programs of this checkout."""
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -139,7 +136,7 @@ def commands(slurm: dict[str, str], tmp_path: Path) -> dict[str, str]:
     return {**slurm, **environment(), "PATH": f"{folder}:{slurm['PATH']}", "DATA": "digits"}
 
 
-def ended(names: dict[str, str], number: str, states: list[str]) -> bool:
+def ended(names, number, states):
     """Note the states of a job."""
     query = ["squeue", "-h", "-t", "all", "-j", number, "-o", "%T %r"]
     state = ask(names, *query).strip()
@@ -149,9 +146,7 @@ def ended(names: dict[str, str], number: str, states: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("script", SIZES)
-def test_the_signal_of_walltime_requeues_the_job(
-    script: str, commands: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_signal_of_walltime_requeues_the_job(script, commands, tmp_path):
     """Sent by hand as soon as there is a checkpoint, as SLURM counts time in minutes."""
     run, names, states = tmp_path / "run", commands | {"RUN": str(tmp_path / "run")}, list[str]()
     submit = ["sbatch", "--parsable", f"--chdir={tmp_path}", *SIZES[script], "--time=60"]
@@ -168,21 +163,15 @@ def test_the_signal_of_walltime_requeues_the_job(
     command = [sys.executable, "-m", "sparsegp", "train", "digits", "--out", str(out), *RUN]
     subprocess.run(command, env=environment(), check=True)
     model, expected = (sparsegp.load(path) for path in (run, out))
-    held_out = open_dataset("digits").test
-    assert held_out is not None
-    X = np.asarray(held_out.X)
-    np.testing.assert_array_equal(model.rows, expected.rows)
-    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    assert_same(model, expected, open_dataset("digits").test.X.compute())
     assert not list(tmp_path.glob("sparsegp-job-*")), "the key was left"
 
 
-def running(names: dict[str, str]) -> list[str]:
+def running(names):
     return ask(names, "squeue", "-h", "-t", "running", "-o", "%i").split()
 
 
-def test_jobs_as_workers(
-    slurm: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_as_workers(slurm, tmp_path, monkeypatch):
     """A cluster file: a job for each worker, TLS, a job in place of a lost one, nothing left."""
     pytest.importorskip("dask_jobqueue")
     for name in ("PATH", "SLURM_CONF"):
@@ -204,7 +193,7 @@ def test_jobs_as_workers(
         assert wait_until(lambda: running(slurm) == [second], 30)
         assert runtime.map_blocks("name") == ["block 0", "block 1"]
 
-        def replaced() -> bool:
+        def replaced():
             return len(runtime.map_blocks("name")) == len(running(slurm)) == 2
 
         assert wait_until(replaced, 90), "another job takes its place"

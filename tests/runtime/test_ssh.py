@@ -5,10 +5,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import dask
 import psutil
@@ -34,15 +32,14 @@ class Server:
     key: Path
     process: subprocess.Popen[bytes]
 
-    def options(self) -> dict[str, Any]:
+    def options(self):
         known = {"known_hosts": str(self.known_hosts), "client_keys": [str(self.key)]}
         return {"port": self.port, "config": None, **known}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory):
     """Start a server, with keys of its own, that lets its own user in by a key."""
-    assert SSHD is not None
     folder = tmp_path_factory.mktemp("sshd")
     host_key, user_key, config = folder / "host", folder / "user", folder / "sshd_config"
     for key in (host_key, user_key):
@@ -74,12 +71,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         process.wait(10)
 
 
-def listens(port: int) -> bool:
+def listens(port):
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def cluster_file(folder: Path, server: Server, **more: object) -> Path:
+def cluster_file(folder, server, **more):
     path = folder / "ssh.yaml"
     python = f"env PYTHONPATH={environment()['PYTHONPATH']} {sys.executable}"
     near = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
@@ -98,11 +95,11 @@ def cluster_file(folder: Path, server: Server, **more: object) -> Path:
     return path
 
 
-def remote(server: Server) -> list[psutil.Process]:
+def remote(server):
     return psutil.Process(server.process.pid).children(recursive=True)
 
 
-def test_machines_over_ssh_with_a_certificate(server: Server, tmp_path: Path) -> None:
+def test_machines_over_ssh_with_a_certificate(server, tmp_path):
     """TLS as the configuration of Dask says: it goes to the machines with the commands."""
     folder = tmp_path / "tls"
     subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", folder], check=True)
@@ -125,7 +122,7 @@ def test_machines_over_ssh_with_a_certificate(server: Server, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_everything_ends_when_the_driver_is_killed(server: Server, tmp_path: Path) -> None:
+def test_everything_ends_when_the_driver_is_killed(server, tmp_path):
     path = cluster_file(tmp_path, server)
     program = (
         "import sys, time; from sparsegp.runtime import open_runtime\n"
@@ -134,7 +131,6 @@ def test_everything_ends_when_the_driver_is_killed(server: Server, tmp_path: Pat
     command = [sys.executable, "-c", program, str(path)]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE) as driver:
         try:
-            assert driver.stdout is not None
             assert driver.stdout.readline() == b"started\n"
             assert len(remote(server)) >= 5  # sessions, a scheduler, two nannies with a worker each
         finally:
@@ -143,9 +139,7 @@ def test_everything_ends_when_the_driver_is_killed(server: Server, tmp_path: Pat
 
 
 @pytest.mark.parametrize("wrong", [{"port": 9}, {"remote_python": "/nowhere/python"}])
-def test_what_does_not_start_is_one_line(
-    wrong: dict[str, object], server: Server, tmp_path: Path
-) -> None:
+def test_what_does_not_start_is_one_line(wrong, server, tmp_path):
     if "port" in wrong:
         wrong = {"connect_options": {**server.options(), **wrong}}
     path = cluster_file(tmp_path, server, **wrong, seconds=10)

@@ -14,6 +14,7 @@ import pytest
 import sparsegp
 from sparsegp.errors import StoreError, one_line
 from sparsegp.store import file_of, folder_of
+from tests.processes import environment
 
 
 def put(folder, name, content, **options):
@@ -147,10 +148,10 @@ sys.stdin.readline()
 
 
 @pytest.mark.parametrize("how", ["end", "SIGKILL"])
-def test_another_process_is_kept_out_until_its_end(tmp_path, environment, how):
+def test_another_process_is_kept_out_until_its_end(tmp_path, how):
     folder, command = folder_of(tmp_path / "run"), [sys.executable, "-c", HOLD, tmp_path / "run"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=environment, **pipes) as holder:
+    with subprocess.Popen(command, env=environment(), **pipes) as holder:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(StoreError, match=rf"run/lock is held by process {holder.pid} on"):
             folder.lock()

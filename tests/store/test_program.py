@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sparsegp.store import MODEL, MODEL_FILE, RunDirectory, folder_of, read_file
-from tests.processes import KERNEL
+from tests.processes import KERNEL, environment
 
 pytestmark = pytest.mark.slow
 
@@ -16,13 +16,13 @@ TRAIN = ("train", "digits", *KERNEL, "--n-active", 200, "--checkpoint-every", 10
 
 
 @pytest.fixture
-def program(s3_keys, environment, tmp_path):
+def program(s3_keys, tmp_path):
     """Start the program in a process of its own, in an empty folder."""
 
     def start(*arguments):
         command = [sys.executable, "-m", "sparsegp", *map(str, arguments)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, env=environment | s3_keys, cwd=tmp_path, **pipes)
+        return subprocess.Popen(command, env=environment() | s3_keys, cwd=tmp_path, **pipes)
 
     return start
 
