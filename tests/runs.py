@@ -1,7 +1,8 @@
-"""The kinds of runs there are, data for them, and what it means that two models are the same."""
+"""Kinds of runs, data for them, when two models are the same, and what memory is used."""
 
 import signal
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -134,3 +135,18 @@ class Stopper(Progress):
         self.reports -= self.counts
         if self.counts and self.reports == 0:
             signal.raise_signal(signal.SIGTERM)
+
+
+@contextmanager
+def peak_memory() -> Iterator[Callable[[], int]]:
+    """Yield a function that returns the most bytes that Python and numpy have held since."""
+    was_on = tracemalloc.is_tracing()
+    if not was_on:
+        tracemalloc.start()
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1] - before
+    finally:
+        if not was_on:
+            tracemalloc.stop()

@@ -5,7 +5,6 @@ import gzip
 import io
 import lzma
 import re
-import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from sparsegp.lists import pairs_in, quote_if_needed, words_in
 from sparsegp.report import evaluate
 from tests.data import files
 from tests.processes import invoke, told
+from tests.runs import peak_memory
 
 PEOPLE = """name,age,height,member,since,city,y
 "Ann, B.",31,1.62,yes,2020-01-31,Köln,a
@@ -320,13 +320,10 @@ def test_words_where_a_model_of_arrays_takes_numbers(tmp_path):
 
 def test_a_label_of_20_megabytes_takes_little_memory(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"1,a\n2," + b"l" * (20 << 20) + b"\n" + b"3,b\n" * 5000)
-    tracemalloc.start()
-    try:
+    with peak_memory() as held:
         with pytest.raises(DataError, match=r"field larger than field limit"):
             open_dataset(tmp_path / "a.csv")
-        assert tracemalloc.get_traced_memory()[1] < 200 << 20
-    finally:
-        tracemalloc.stop()
+        assert held() < 200 << 20
 
 
 def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):

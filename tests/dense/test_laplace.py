@@ -1,7 +1,5 @@
 """Laplace's approximation against optimisers, finite differences and quadrature."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -18,6 +16,7 @@ from sparsegp.likelihoods import (
     Probit,
     Softmax,
 )
+from tests.runs import peak_memory
 
 BIASED = {
     "logistic": Logistic(0.3),
@@ -103,8 +102,7 @@ def test_huge_variances_need_shorter_steps(name):
 def test_memory_is_what_it_says(name, n_kernels):
     some = problem(name, n=200, n_kernels=n_kernels)
     said = Laplace().matrices(n_kernels, some.n_latent, name)
-    tracemalloc.start()
-    Laplace().evidence(some)
-    matrices = tracemalloc.get_traced_memory()[1] / (8 * 200 * 200)
-    tracemalloc.stop()
+    with peak_memory() as held:
+        Laplace().evidence(some)
+        matrices = held() / (8 * 200 * 200)
     assert 0.6 * said < matrices <= said

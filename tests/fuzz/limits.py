@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 
 from sparsegp.errors import SparseGPError
+from tests.runs import peak_memory
 
 MEMORY = 1 << 32
 """Bytes that a reader may ask for, all of its libraries together."""
@@ -70,25 +71,24 @@ def outcome(read: Callable[[], Any], *named: str, most: int = HELD) -> Any:
     most : int
         Bytes that Python and numpy may hold.
     """
-    if (
-        not tracemalloc.is_tracing()
-    ):  # never stopped: threads of libraries may be at work, and crash
-        tracemalloc.start()
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
+    if not tracemalloc.is_tracing():
+        tracemalloc.start()  # never stopped: threads of libraries may be at work, and crash
+    with peak_memory() as held:
+        found = _answer(read, *named)
+        assert held() < most, f"{held() / 1e6:.0f} MB were held"
+    return found
+
+
+def _answer(read: Callable[[], Any], *named: str) -> Any:
     try:
         with limited():
-            found = read()
+            return read()
     except SparseGPError as error:
         text = str(error)
         assert text.isprintable(), repr(text)
         assert len(text) < 3000, text[:500]
         assert any(name in text for name in named), text
-        found = error
-    finally:
-        held = tracemalloc.get_traced_memory()[1] - before
-    assert held < most, f"{held / 1e6:.0f} MB were held"
-    return found
+        return error
 
 
 def _too_long(*_: object) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import struct
-import tracemalloc
 import zipfile
 from contextlib import suppress
 
@@ -14,6 +13,7 @@ from zarr.storage import ZipStore
 from sparsegp.errors import StoreError
 from sparsegp.store import folder_of, read_file, write_file
 from sparsegp.store.files import VERSION
+from tests.runs import peak_memory
 from tests.store.archives import forge, members_of, root, seal
 
 KIND, NAME = "some-kind", "file.zarr.zip"
@@ -167,10 +167,9 @@ def test_forgeries_are_refused_in_little_memory(folder, path):
     forgeries += [members | {name: text} for text in TEXTS for name in ("zarr.json", "h/zarr.json")]
     for forgery in forgeries:
         forge(path, forgery)
-        tracemalloc.start()
-        refused(folder)
-        assert tracemalloc.get_traced_memory()[1] < 10**7
-        tracemalloc.stop()
+        with peak_memory() as held:
+            refused(folder)
+            assert held() < 10**7
 
 
 def test_bombs(folder, tmp_path):
