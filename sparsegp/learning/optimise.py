@@ -199,7 +199,7 @@ def constant(descent: Descent) -> None:
 
 @STRATEGIES.register("hybrid")
 def hybrid(descent: Descent) -> None:
-    """Recompute the sites after every line descent."""
+    """Recompute the sites after every line search."""
     ascent, function = descent.ascent(lambda _: descent.sites)
     for _ in range(descent.steps):
         if not descent.step(ascent, function):
