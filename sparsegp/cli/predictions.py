@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
@@ -47,10 +48,15 @@ def harmless(text: str) -> str:
 
 
 def write_csv(path: Path, classes: Labels, batches: Batches) -> None:
-    """Write a line for every row, compressed if the name says so; numbers are exact."""
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    with opened(path, "xt", newline="", encoding="utf-8") as file:
-        write_lines(file, classes, batches)
+    """Write a line for every row, compressed if the name says so; numbers are exact.
+
+    Compressed files contain no name and no time, so that the same predictions are the same bytes.
+    """
+    with open(path, "xb") as raw:
+        is_packed = path.suffix.lower() == ".gz"
+        file: Any = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if is_packed else raw
+        with TextIOWrapper(file, "utf-8", newline="") as text:
+            write_lines(text, classes, batches)
 
 
 def write_lines(file: TextIO, classes: Labels, batches: Batches) -> None:

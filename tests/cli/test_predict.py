@@ -114,6 +114,8 @@ def test_replaced_only_by_force(ending, trained, files, invoke, tmp_path, untouc
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
     with untouched(tmp_path):
         invoke(*arguments, "--latent", "--force")
+    if ending.endswith("gz"):
+        assert out.read_bytes()[3:8] == bytes(5)  # neither a name nor a time: always the same bytes
 
 
 def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, invoke, tmp_path):
