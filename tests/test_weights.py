@@ -294,6 +294,7 @@ def test_what_is_no_weight_is_refused(digits, weights, message):
         ({"class_weight": "0=2,0=3"}, SettingsError, "given once, got '0' twice"),
         ({"class_weight": "7=2"}, SettingsError, "must name labels of X, which has no '7'"),
         ({"class_weight": "0=2", "likelihood": "gaussian"}, SettingsError, "a regression has none"),
+        ({"active_per_class": True, "task": "regression"}, SettingsError, "a regression has none"),
         ({"sample_weight": np.ones(N), "method": "ep"}, SettingsError, "weights of rows are for"),
         ({"sample_weight": [1, 0] * 150, "learn": "evidence", "sites": "moments"}, SettingsError,
          "with learn=none"),

@@ -69,16 +69,17 @@ def _of_rows_and_columns(settings: "TrainSettings") -> Iterator[str]:
     found, wanted = settings.candidates, settings.n_active
     if found is not None and not settings.draws_candidates:
         yield (
-            "candidates is for posterior=all, learn=none and a criterion other than random, got "
+            "`candidates` is for posterior=all, learn=none and a criterion other than random, got "
             f"posterior={settings.posterior}, learn={settings.learn} and criterion="
             f"{settings.criterion}; leave it out"
         )
     if found is not None and wanted is not None and found < wanted:
-        yield f"candidates must be at least n_active={wanted}, got {found}; raise candidates"
+        yield f"`candidates` must be at least n_active={wanted}, got {found}; raise it"
     if settings.class_weight not in {"", BALANCED}:
         class_weights(settings.class_weight)  # raises
-    if settings.class_weight and settings.is_regression:
-        yield "class_weight is for classes, and a regression has none; leave it out"
+    for name in ("class_weight", "active_per_class"):
+        if getattr(settings, name) and settings.is_regression:
+            yield f"{name} is for classes, and a regression has none; leave it out"
     if settings.class_weight and not settings.heeds_weights:
         yield "class_weight is for learn=none, got learn=evidence; leave one out"
 

@@ -67,7 +67,7 @@ class DenseSettings(Settings):
                 f"method={method.name} does not have; use one of {', '.join(having)}"
             )
         if self.learn == "hmc" and self.steps < MIN_DRAWS:
-            yield f"steps must be at least {MIN_DRAWS} with learn=hmc, got {self.steps}"
+            yield f"`steps` must be at least {MIN_DRAWS} with learn=hmc, got {self.steps}"
 
     def build_method(self) -> "Method":
         """Return the method with its options."""
