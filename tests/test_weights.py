@@ -1,6 +1,7 @@
 """Weights of rows: 2 is repetition and 0 removal, in whatever order the rows come."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -229,6 +230,26 @@ def test_rows_that_only_look_like_copies_are_not_merged():
         found = effective_rows(table_from_arrays(apart[rows], y[rows]))
         assert found.weights is not None
         assert len(found.X) == 600
+
+
+def test_rows_that_agree_by_chance_are_not_merged():
+    """Few distinct inputs repeat also where labels follow from them, and with indicators."""
+    rng = np.random.default_rng(7)
+    X = np.stack([rng.integers(0, high, 300) for high in (3, 4, 2, 3)], axis=1)
+    y = np.where(rng.random(300) < 0.03, 0, (X[:, 0] > 0) + 2 * (X[:, 1] == X[:, 3]))
+    words = pd.DataFrame(np.array(list("abcd"))[X], columns=list("pqrs"))
+    for inputs in (X.astype(float), words):
+        table = table_from_arrays(inputs, y).learnt()
+        found = effective_rows(table)
+        assert found.weights is None
+        np.testing.assert_array_equal(found.X, table.X)
+        twice = np.repeat(np.arange(300), 2)
+        merged = effective_rows(replace(table, X=table.X[twice], y=y[twice]))
+        assert merged.weights is not None
+        assert merged.weights.sum() == 600
+    apart = X + np.round(rng.normal(size=300), 3)[:, np.newaxis]  # as many values as rows
+    some = rng.integers(0, 300, 600)
+    assert effective_rows(table_from_arrays(apart[some], y[some])).weights is not None
 
 
 def test_counts_are_as_good_as_rows():

@@ -8,7 +8,8 @@ predicts the copy of a training row well says little about new rows.
 
 In a table of few distinct inputs, such as sex, age group and class, rows repeat because there is
 nothing else to observe, and new rows will repeat as well. Such rows are not merged, and counts of
-them are repeated. Their labels give them away: those of copies agree.
+them are repeated. Either their labels give them away, as those of copies agree; or their number
+does, as columns of few values agree by chance.
 """
 
 import hashlib
@@ -41,6 +42,11 @@ all rows twice or three times nine of them had at most .36, and with one class r
 of 24 different inputs kept its .7 to .9, as copies are few beside the rows there are anyway."""
 SEPARATE_NUMBERS = 0.9
 """The same in a regression, where the same number twice is hardly a coincidence."""
+BY_CHANCE = 0.15
+"""Least share of pairs of equal rows that chance explains, if columns of few values repeat.
+
+32 tables of few different inputs had .24 to 1.05, tables with copies at most .04
+(docs/benchmarks/studies.md)."""
 
 
 def class_weights(text: str) -> dict[str, float]:
@@ -89,11 +95,11 @@ def effective_rows(
     """Return the rows that a weighted fit uses: without duplicates, and with positive weights.
 
     If all weights are one after that, rows keep their order and have no weights. So do rows which
-    the labels show to be separate observations (`SEPARATE`): those with whole weights are repeated
-    instead, unless they become too many. Other rows are sorted by a digest of their inputs, so that
-    nothing depends on their original order, unless they are more than memory should hold twice
-    (`MAX_VALUES`): these keep their order. Rows with the same inputs but other labels form one
-    family, as copies do (`Table.origin`).
+    the labels (`SEPARATE`) or chance (`BY_CHANCE`) show to be separate observations: those with
+    whole weights are repeated instead, unless they become too many. Other rows are sorted by a
+    digest of their inputs, so that nothing depends on their original order, unless they are more
+    than memory should hold twice (`MAX_VALUES`): these keep their order. Rows with the same inputs
+    but other labels form one family, as copies do (`Table.origin`).
 
     Parameters
     ----------
@@ -121,7 +127,11 @@ def effective_rows(
     family, codes, totals, places = _groups(table, weights, scheduler)
     limit, least = (0, SEPARATE_NUMBERS) if of_numbers else (MAX_REPEATED, SEPARATE)
     may_repeat = (weights == 1.0).all() or (weights.sum() <= limit and (weights % 1.0 == 0).all())
-    if may_repeat and _are_separate(family, codes, totals, least):
+    may_repeat = may_repeat and _most_repeat(family, totals)
+    if may_repeat and (
+        _labels_differ(family, codes, totals, least)
+        or (not of_numbers and _is_chance(table, codes, totals, places, scheduler))
+    ):
         rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
         return replace(_taken(table, rows, scheduler), weights=None)
     if (totals == 1.0).all():
@@ -142,20 +152,48 @@ def _has_copies(table: Table, scheduler: Any) -> bool:
     return bool((hashes[1:] == hashes[:-1]).any())
 
 
-def _are_separate(family: Integers, codes: Integers, counts: Doubles, least: float) -> bool:
-    """Return whether rows with the same inputs are separate observations, given their groups.
+def _most_repeat(family: Integers, counts: Doubles) -> bool:
+    """Return whether at least half of all rows have the inputs of another one."""
+    size = np.bincount(family, counts)
+    return bool(size[size > 1.0].sum() >= 0.5 * size.sum())
 
-    They are then at least half of all rows, and their labels differ at least `least` times as often
-    as those of any rows.
+
+def _labels_differ(family: Integers, codes: Integers, counts: Doubles, least: float) -> bool:
+    """Return whether labels of rows with the same inputs differ as those of separate observations.
+
+    They then differ at least `least` times as often as those of any rows.
     """
     size = np.bincount(family, counts)
     alike = np.bincount(family, counts * (counts - 1.0))
     several = size > 1.0
-    if size[several].sum() < 0.5 * size.sum():
-        return False
     agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
     by_chance = np.square(np.bincount(codes, counts) / counts.sum()).sum()
     return bool(by_chance < 1.0 and 1.0 - agreement >= least * (1.0 - by_chance))
+
+
+def _is_chance(
+    table: Table, codes: Integers, counts: Doubles, places: Integers, scheduler: Any
+) -> bool:
+    """Return whether chance explains how many rows have the same inputs and label.
+
+    The expected number of such pairs is that for columns which are independent in each class. If
+    all numbers of copies have a common divisor, the whole table was repeated.
+    """
+    if len(places) > MAX_REPEATED or np.gcd.reduce(counts.astype(np.int64)) > 1:
+        return False
+    order = np.argsort(places)
+    X = table.X[places[order]].compute(scheduler=scheduler)
+    codes, counts = codes[order], counts[order]
+    total, pairs = np.bincount(codes, counts), float((counts * (counts - 1.0)).sum())
+    expected = total * (total - 1.0)
+    groups = np.arange(X.shape[1]) if table.encoding is None else table.encoding.groups
+    for group in np.unique(groups):
+        found, value = np.unique(X[:, groups == group], axis=0, return_inverse=True)
+        cells = np.bincount(codes * len(found) + value, counts, len(total) * len(found))
+        expected *= np.square(cells.reshape(len(total), -1) / total[:, np.newaxis]).sum(axis=1)
+        if expected.sum() < BY_CHANCE * pairs:
+            return False
+    return True
 
 
 def _groups(

@@ -175,8 +175,8 @@ def test_active_rows_may_become_copies_of_each_other():
     rng = np.random.default_rng(5)
     X, y = rng.integers(0, 3, (80, 2)) * 1.0, rng.integers(0, 2, 80)
     model = sparsegp.train(X, y, kernel=KERNEL, n_active=60)
-    twice = np.repeat(rng.normal(size=(40, 2)), 2, axis=0), np.repeat(rng.integers(0, 2, 40), 2)
-    updated = sparsegp.update(model, *twice, old=(X, y))
+    copies = [np.repeat(new, 8, axis=0) for new in (rng.normal(size=(40, 2)), y[:40])]
+    updated = sparsegp.update(model, *copies, old=(X, y))
     assert len(set(updated.rows.tolist())) == len(updated.rows)
     kept = updated.rows[updated.rows < 80]
     assert_array_equal(kept[:6], model.rows[np.isin(model.rows, kept[:6])])
