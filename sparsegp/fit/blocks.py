@@ -103,7 +103,7 @@ class SparseRun(Run[SparseModel]):
         self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
         self.calibrate = settings.keeps_validation_rows or settings.learns_noise
         self.validation = choose_validation_rows(
-            n, settings, data.train.origin, keeps_scale=self.past is not None
+            data.target, settings, data.train.origin, keeps_scale=self.past is not None
         )
         family = np.arange(n) if data.train.origin is None else data.train.origin
         self.validation &= ~np.isin(family, family[self.first])

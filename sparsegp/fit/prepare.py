@@ -22,6 +22,7 @@ from sparsegp.data import (
     table_from_arrays,
 )
 from sparsegp.errors import SettingsError, quoted
+from sparsegp.learning.linear_rows import is_regression_target
 from sparsegp.likelihoods import SiteRule
 from sparsegp.memory.estimates import DRAWN_ROWS
 from sparsegp.runtime import Runtime
@@ -239,7 +240,7 @@ def choose_scaling(
 
 
 def choose_validation_rows(
-    n: int, settings: TrainSettings, origin: Integers | None = None, keeps_scale: bool = False
+    target: Any, settings: TrainSettings, origin: Integers | None = None, keeps_scale: bool = False
 ) -> Booleans:
     """Draw the validation rows by a seeded permutation; return a mask (n,).
 
@@ -248,14 +249,17 @@ def choose_validation_rows(
 
     Parameters
     ----------
-    n : int
+    target : array (n,)
+        Class codes, or targets of a regression.
     settings : TrainSettings
     origin : Integers (n,), optional
         If there are copies: for each row the number of its original.
     keeps_scale : bool
         See `TrainSettings.n_validation`.
     """
-    rng, wanted = np.random.default_rng([settings.seed, n]), settings.n_validation(n, keeps_scale)
+    n = len(target)
+    wanted = settings.n_validation(n, keeps_scale, _largest_class(target))
+    rng = np.random.default_rng([settings.seed, n])
     family, sizes = _families(n, origin)
     chosen = np.zeros(len(sizes), dtype=bool)
     for one in rng.permutation(len(sizes)):
@@ -297,8 +301,8 @@ def choose_candidates(
 def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None = None) -> Integers:
     """Return the cross-validation fold of each row, (n,); empty where it is not needed.
 
-    It is needed if there are too few rows for validation rows. Folds are stratified by class. A row
-    and its copies are in the same fold.
+    It is needed if there are too few rows for validation rows, or too few of rare classes. Folds
+    are stratified by class. A row and its copies are in the same fold.
 
     Parameters
     ----------
@@ -309,7 +313,8 @@ def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None =
         If there are copies: for each row the number of its original.
     """
     n = len(target)
-    if not settings.keeps_validation_rows or settings.n_validation(n):
+    has_rows = settings.n_validation(n, n_largest=_largest_class(target))
+    if not settings.keeps_validation_rows or has_rows:
         return np.empty(0, dtype=np.int64)
     family, sizes = _families(n, origin)
     first = np.unique(family, return_index=True)[1]
@@ -319,6 +324,11 @@ def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None =
     folds = np.empty(len(sizes), dtype=np.int64)
     folds[dealt] = np.arange(len(sizes)) % N_FOLDS
     return np.asarray(folds[family])
+
+
+def _largest_class(target: Any) -> int:
+    """Return the number of rows of the largest class, 0 in a regression."""
+    return 0 if is_regression_target(target) else int(np.bincount(target).max())
 
 
 def rank_in_class(codes: Integers) -> Integers:

@@ -27,9 +27,10 @@ CANDIDATES = 20
 less."""
 MIN_VALIDATION, ENOUGH_VALIDATION, MAX_VALIDATION = 30, 1500, 4000
 """Numbers of validation rows: the minimum, what is enough for a small table, and the maximum."""
-FEW_TO_VALIDATE = 2000
+FEW_TO_VALIDATE, MOST_TO_CROSS = 2000, 8000
 """With fewer rows the posterior `all` uses cross-validation: a few hundred validation rows would
-choose the prior variance factor by chance."""
+choose the prior variance factor by chance. So would a few rows of a rare class: up to the second
+number of rows, twice those outside the largest class count, if they are fewer."""
 
 OF_THE_PAPER = "multinomial_probit"
 """The likelihood that `TrainSettings.given` chooses if the softmax has no advantage: for methods of
@@ -178,8 +179,8 @@ class TrainSettings(Settings):
     calibration: str = setting(
         "learned",
         "Calibration of the probabilities with posterior=all or sites=moments: learned on a "
-        "validation set (with fewer than 2000 rows by cross-validation for posterior=all), or "
-        "none.",
+        "validation set (for posterior=all, by cross-validation with fewer than 2000 rows, or if "
+        "other classes are rare), or none.",
         choices=("learned", "none"),
     )
     n_nodes: int = setting(
@@ -267,15 +268,16 @@ class TrainSettings(Settings):
 
         return np.dtype(self.precision)
 
-    def n_validation(self, n: int, keeps_scale: bool = False) -> int:
-        """Return the number of validation rows among n training rows.
+    def n_validation(self, n: int, keeps_scale: bool = False, n_largest: int = 0) -> int:
+        """Return the number of validation rows among n training rows, n_largest of one class.
 
         A tenth; for the posterior `all` also up to a fifth of the rows that will not become active.
         It may be as small as elsewhere if the posterior keeps its prior variance factor
         (`keeps_scale`), as in an update without the old rows.
         """
         of_all = self.posterior == "all"
-        crossed = n < FEW_TO_VALIDATE and of_all and not keeps_scale
+        telling = min(n, 2 * (n - n_largest)) if n <= MOST_TO_CROSS else n
+        crossed = telling < FEW_TO_VALIDATE and of_all and not keeps_scale
         few = crossed or n // 10 < MIN_VALIDATION
         if few or not self.keeps_validation_rows:
             return 0

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_classification
 
 import sparsegp
-from sparsegp.fit.prepare import choose_folds
+from sparsegp.fit.prepare import choose_folds, choose_validation_rows
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.folds import Folds
 from sparsegp.posterior.objective import Problem
@@ -92,3 +92,21 @@ def test_folds_have_their_share_of_every_class_and_keep_copies_together():
     for settings in (TrainSettings(calibration="none"), TrainSettings(posterior="adf")):
         assert len(choose_folds(target, settings)) == 0
     assert len(choose_folds(np.repeat([0, 1], 1000), TrainSettings())) == 0
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_crossed"),
+    [
+        ((1000, 999), True),
+        ((1500, 999), True),
+        ((1500, 1000), False),
+        ((7900, 50, 50), True),
+        ((4000, 500, 500), False),
+        ((7950, 51), False),  # more rows than are crossed
+    ],
+)
+def test_few_rows_of_rare_classes_are_crossed(counts, is_crossed):
+    target = np.repeat(np.arange(len(counts)), counts)
+    assert (len(choose_folds(target, TrainSettings())) > 0) == is_crossed
+    assert choose_validation_rows(target, TrainSettings()).any() != is_crossed
+    assert choose_validation_rows(target, TrainSettings(), keeps_scale=True).any()
