@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparsegp.kernels import SEGMENTS
-from sparsegp.learning.space import MAX_SEARCH_COLUMNS
+from sparsegp.learning.space import MAX_SEARCH_COLUMNS, SAFE
 
 MAX_ROWS, MAX_ACTIVE = 16000, 2000
 """Maximum numbers of rows and active rows of a trial, to bound its time; no lower, since few active
@@ -73,6 +73,9 @@ class Plan:
         Whether no length scales are learnt if no candidate leads the kernel of the settings.
     errors : float
         Standard errors by which the winner must lead the kernel of the settings.
+    safe : int, optional
+        Number of a candidate that is selected unless the winner leads it by a standard error, or
+        must lead the kernel of the settings.
     reestimation : Size, optional
         Rows and active rows with which the length scales of the best are re-estimated.
     confirmation : Size, optional
@@ -91,6 +94,7 @@ class Plan:
     from_first: bool = False
     ends_early: bool = False
     errors: float = 0.0
+    safe: int | None = None
     reestimation: Size | None = None
     confirmation: Size | None = None
     is_regression: bool = False
@@ -138,6 +142,7 @@ class Plan:
         tried = [d // k for d in sizes[:1] for k in ((2,) if is_regression else (4, 2))]
         tried += [d for d in sizes if d <= MAX_ACTIVE]
         widest = max(p, COLUMNS_PER_CLASS * n_classes)
+        is_safe = n < MIN_ROWS_FOR_WARPING and p <= MAX_SEARCH_COLUMNS and not is_regression
         all_rows = min(n + held_out, REESTIMATE_ROWS, REESTIMATE_ENTRIES // widest)
         is_reestimated = by_column and min(n, all_rows) >= MIN_ROWS_FOR_WARPING
         wanted = min(REESTIMATE_ACTIVE, max(FIRST_ACTIVE, n_active))
@@ -150,6 +155,7 @@ class Plan:
             sizes=sizes,
             from_first=max_trials is not None,
             ends_early=n < FEW_ROWS and max_trials is None,
+            safe=SAFE if is_safe else None,
             reestimation=Size(all_rows, wanted) if is_reestimated else None,
             confirmation=Size(last, wanted // 2) if is_reestimated and last > all_rows else None,
             is_regression=is_regression,

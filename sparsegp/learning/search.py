@@ -193,8 +193,11 @@ class Search:
         return found
 
     def select(self) -> None:
-        """Select the best candidate, or the kernel of the settings if the lead may be chance."""
+        """Select the best candidate, or a given or safe one if its lead over that may be chance."""
         self.winner = self._best() if self._leads() else 0
+        safe = None if self.plan.errors else self.plan.safe
+        if safe in self.outcomes and not self.outcomes[self.winner].leads(self.outcomes[safe]):
+            self.winner = safe
 
     def _leads(self) -> bool:
         """Return whether the best candidate leads number 0 by `plan.errors` standard errors."""

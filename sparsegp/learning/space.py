@@ -56,6 +56,8 @@ INITIAL_POINTS = (
 )
 """`laplace` with the last and the first scaling rule, and `additive`, which suit dissimilar
 columns. Chosen on splits of the training rows of eighteen tables."""
+SAFE = 1
+"""Number of the candidate of the first of these points: rough, and with quantile scaling."""
 LEVEL = 10.0
 """Prior variance of the constant of a linear function, and of all of its slopes together."""
 

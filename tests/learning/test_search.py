@@ -8,7 +8,7 @@ from sparsegp.learning import plan as module
 from sparsegp.learning.by_column import with_warping
 from sparsegp.learning.plan import Plan, Size
 from sparsegp.learning.search import MIN_ROWS_FOR_SUM, search
-from sparsegp.learning.space import MAX_SEARCH_COLUMNS, Candidates
+from sparsegp.learning.space import MAX_SEARCH_COLUMNS, SAFE, Candidates
 from sparsegp.learning.trials import Outcome
 from tests.learning.figures import RULES, Nature, learnt, made_of, outcome
 
@@ -90,6 +90,16 @@ def test_the_best_must_lead_a_given_kernel(errors, gain, leads):
     found = outcome(nature, 14, 500, errors=errors)
     assert found.kernel == (best if leads else GIVEN)
     assert found.nlpp == nature.of(found.kernel)
+
+
+@pytest.mark.parametrize(
+    ("n", "gain", "leads"), [(500, 0.2, True), (500, 0.03, False), (1600, 0.03, True)]
+)
+def test_with_few_rows_the_best_must_lead_a_safe_kernel(n, gain, leads):
+    safe, best = (Candidates("50*rbf", RULES, 0).known[number].kernel for number in (SAFE, 2))
+    nature = Nature({safe: 0.9, best: 0.9 - gain}, noise=1.0)  # standard error: 0.045
+    found = outcome(nature, 14, n)
+    assert found.kernel.startswith(best if leads else safe)
 
 
 @pytest.mark.parametrize(("noise", "metric"), [(0.0, "full"), (100.0, "none")])
