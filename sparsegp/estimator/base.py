@@ -139,7 +139,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             settings = self._settings(table.most_rows, len(classes))
             out, verbose = self.checkpoint_dir, self.verbose > 0
             run: dict[str, Any] = {"out": out, "resume": self.resume, "verbose": verbose}
-            with self._interrupt_as_ctrl_c():
+            with self._in_own_words():
                 model = train(table, runtime=self._runtime(client), **run, **settings.to_json())
         return self._set_fitted(model, classes, client)
 
@@ -160,10 +160,19 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         return settings if isinstance(settings, DenseSettings) else settings.for_rows(n)
 
     @contextmanager
-    def _interrupt_as_ctrl_c(self) -> Iterator[None]:
-        """Raise a KeyboardInterrupt, as for Ctrl-C elsewhere, if the run was asked to stop."""
+    def _in_own_words(self) -> Iterator[None]:
+        """Raise a KeyboardInterrupt, as for Ctrl-C elsewhere, if the run was asked to stop.
+
+        Errors about a former run name the parameters of an estimator.
+        """
         try:
             yield
+        except (SettingsError, StoreError) as error:
+            of_train = "with `overwrite=True` or in another `out`"
+            if of_train not in str(error):
+                raise
+            words = str(error).replace(of_train, "in another `checkpoint_dir`")
+            raise type(error)(words) from None
         except Interrupted as stop:  # not an error, after which a grid search would continue
             kept = "without a checkpoint_dir nothing was kept"
             if self.checkpoint_dir is not None:
@@ -348,7 +357,7 @@ class SparseEstimator(GPEstimator):
     def _update(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Update the model with new rows only; the active set grows up to `n_active`."""
         client = self._find_client(X)
-        with dask_context(X, self.client), self._interrupt_as_ctrl_c():
+        with dask_context(X, self.client), self._in_own_words():
             X, y = training_data(self, X, y, reset=False)
             table = as_table(X, y, sample_weight)
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active

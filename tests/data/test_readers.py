@@ -378,7 +378,8 @@ class TestS3:
 
 
 def test_an_id_may_be_an_input_of_numbers(tmp_path):
-    (tmp_path / "t.csv").write_text("a,b,y\n0.5,1,p\n1.5,2,q\n")
+    (tmp_path / "t.csv").write_text("a,b,y\n0.50,1,p\n 012,2,q\n")
     rows = open_dataset(tmp_path / "t.csv", names=("a", "b"), id_column="a").train
     assert rows.names == ("a", "b")
-    assert rows.beside["a"].tolist() == ["0.5", "1.5"]
+    np.testing.assert_array_equal(rows.X, [[0.5, 1.0], [12.0, 2.0]])
+    assert rows.beside["a"].tolist() == ["0.50", "012"]

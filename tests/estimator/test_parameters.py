@@ -200,6 +200,9 @@ def test_checkpoints_and_resume(iris, tmp_path):
     for changed in ((iris[0], np.roll(iris[1], 1)), (iris[0] + 1.0, iris[1])):
         with pytest.raises(ValueError, match="holds a run with other settings or data"):
             estimator.fit(*changed)
+    other = SparseGPClassifier(n_active=9, checkpoint_dir=tmp_path / "run", resume=True)
+    with pytest.raises(SettingsError, match=r"start again in another `checkpoint_dir`$"):
+        other.fit(*iris)
     again = SparseGPClassifier(n_active=10, checkpoint_dir=tmp_path / "run", resume=True)
     again.fit(*iris)
     np.testing.assert_array_equal(again.predict_proba(iris[0]), estimator.predict_proba(iris[0]))

@@ -55,14 +55,14 @@ def read_text(name: str, columns: Columns) -> Dataset:
     places = places_of(columns, names, name, layout.header is not None)
     called = dict(zip(places.called(names), places.inputs, strict=True))
     text = Text(name, columns, layout, {each: names[place] for each, place in called.items()})
-    values = text.values(places)
+    values, others = text.values(places)
     if columns.names is None and (first := f"{UNNAMED}0") in called and ascends(values[0]):
         said = "%s numbers its rows in an unnamed input; give `id_column` %s, or `drop` %s"
         logger.warning(said, name, *2 * [shlex.quote(first)])
     frame = Frame.of(pd.DataFrame({each: values[called[each]] for each in called}), name)
     beside = {
-        names[place]: text.labels(place, values[place], place == places.id)
-        for place in places.others
+        names[place]: text.labels(place, texts, place == places.id)
+        for place, texts in others.items()
     }
     table = table_of(replace(frame, where=text.where), beside, names, places, name)
     return Dataset(replace(table, missing=columns.markers))
@@ -87,16 +87,17 @@ class Text:
         """Whether its first row holds the column names."""
         return self.layout.header is not None and not any(self.columns.before)
 
-    def values(self, places: Places) -> Any:
-        """Return the values of the columns that are used, by index.
+    def values(self, places: Places) -> tuple[Any, dict[int, Any]]:
+        """Return the values of the columns by index, and the texts of those that are not inputs.
 
-        pandas converts columns of numbers. If one turns out to have words, the file is read again,
-        with this column as text.
+        An id may be an input too. pandas converts columns of numbers. If one turns out to have
+        words, the file is read again, with this column as text.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         inputs, last = {*places.inputs}, self.layout.width - 1
         numeric = {each for each in inputs if "number" in places.kinds.get(each, "number")}
+        numeric -= {*places.others}
         parts, words = list[Any](), {*inputs}
         while words:
             parts, words = [], set[int]()
@@ -112,9 +113,10 @@ class Text:
         whole = pd.concat(parts, ignore_index=True)
         if (whole[last].isna() | (whole[last] == "")).any():  # with which pandas fills short rows
             self._require_width()
+        texts = {place: whole[place] for place in places.others}
         for place in inputs - numeric:
             whole[place] = self._words(whole[place], places.kinds.get(place))
-        return whole
+        return whole, texts
 
     def where(self, row: int, column: Any) -> str:
         """Describe where a value is, for messages."""
@@ -210,7 +212,7 @@ class Text:
         """Return labels, of one type, or ids as strings; raise a `DataError` if one is missing."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
-        codes, found = pd.factorize(texts.astype(str).str.strip())  # an id may be a number
+        codes, found = pd.factorize(texts.astype(str).str.strip())
         marks = [*(MISSING - DASHES), *self.columns.markers]  # "-" is a class next to "+"
         gaps = np.isin(codes, np.flatnonzero(found.isin(marks)))
         role = "id" if is_id else "label"
