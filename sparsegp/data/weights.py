@@ -177,7 +177,8 @@ def _is_chance(
     """Return whether chance explains how many rows have the same inputs and label.
 
     The expected number of such pairs is that for columns which are independent in each class. If
-    all numbers of copies have a common divisor, the whole table was repeated.
+    all numbers of copies have a common divisor, the whole table was repeated. With more than
+    `MAX_REPEATED` different rows the answer is no.
     """
     if len(places) > MAX_REPEATED or np.gcd.reduce(counts.astype(np.int64)) > 1:
         return False
