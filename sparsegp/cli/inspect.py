@@ -9,7 +9,7 @@ import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, listed, pairs, percent, records_table, show, table
-from sparsegp.errors import size
+from sparsegp.errors import StoreError, size
 from sparsegp.lists import join_first, quote_if_needed
 
 if TYPE_CHECKING:
@@ -60,8 +60,14 @@ def inspect(run: str, as_json: bool) -> None:
     from sparsegp.model import load
     from sparsegp.store import MODEL_FILE, RUN_FILE, TUNING, folder_of, read_records
 
-    folder, tuning = folder_of(run), read_records(run)
-    files, of_tuning = folder.sizes(), folder_of(os.path.join(run, TUNING))
+    folder, of_tuning = folder_of(run), folder_of(os.path.join(run, TUNING))
+    files, tuning = folder.sizes(), None
+    try:
+        tuning = read_records(run)
+    except StoreError as error:
+        if MODEL_FILE not in files:  # which was saved with what was chosen
+            raise
+        show([f"warning: {error}"], err=True)
     if MODEL_FILE in files or (RUN_FILE not in files and tuning is None):
         found = finished(load(run))
     elif RUN_FILE in files:

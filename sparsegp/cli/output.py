@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,12 @@ ROOM = 64
 
 
 def show(lines: Iterable[str], err: bool = False) -> None:
-    """Write lines to standard output, or to standard error, at once, with credentials masked."""
-    click.echo("\n".join(visible(masked(line)) for line in lines), err=err)
+    """Write lines to standard output, or to standard error, at once, with credentials masked.
+
+    A log that cannot be written does not end the work: its OSError is ignored.
+    """
+    with suppress(OSError) if err else nullcontext():
+        click.echo("\n".join(visible(masked(line)) for line in lines), err=err)
 
 
 @contextmanager

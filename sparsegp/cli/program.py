@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import warnings
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -22,6 +22,7 @@ from sparsegp.cli.evaluate import evaluate
 from sparsegp.cli.explain import explain
 from sparsegp.cli.inspect import inspect
 from sparsegp.cli.options import as_typed
+from sparsegp.cli.output import show
 from sparsegp.cli.predict import predict
 from sparsegp.cli.train import train
 from sparsegp.cli.tune import tune
@@ -70,10 +71,11 @@ class Command(click.Command):
             if isinstance(error, Interrupted):
                 line = line.replace("continue with --resume", resuming(args[0] if args else None))
             if isinstance(error, OSError):
-                _give_up_output()
+                _discard_unwritten(sys.stdout)
             line = re.sub(rf"(\S{{{LONGEST_WORD}}})\S+", r"\1...", " ".join(line.split()))
-            click.echo(visible(line), err=True)
+            show([line], err=True)
         finally:
+            _discard_unwritten(sys.stderr)
             logger.removeHandler(handler)
             sys.unraisablehook = former
         sys.exit(code)
@@ -114,13 +116,14 @@ def _unless_interrupted(found: "sys.UnraisableHookArgs") -> None:
         sys.__unraisablehook__(found)
 
 
-def _give_up_output() -> None:
-    """Discard what is left of standard output, which could not be written at exit either."""
+def _discard_unwritten(stream: TextIO | None) -> None:
+    """Discard what cannot be written to a stream, and would fail at exit again."""
+    if stream is None:  # it was closed before the program began
+        return
     try:
-        if sys.stdout is not None:  # it is None if it was closed before the program began
-            sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.group(

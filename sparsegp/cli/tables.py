@@ -16,10 +16,11 @@ from sparsegp.data import Table, open_dataset, summarise, without_weights
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import layout_of, rows_of
 from sparsegp.data.storage import unpacked
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, SettingsError
 from sparsegp.lists import plural
 from sparsegp.model import Model
 from sparsegp.report import Evaluation, RegressionEvaluation
+from sparsegp.store import MODEL_FILE, Directory, file_of, folder_of
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,14 @@ def stem(data: str) -> str:
     """Return a name for a run, from the name of the first file of its data."""
     name = Path(data.split(",", maxsplit=1)[0].rstrip("/")).name.lower()
     return Path(unpacked(name)).stem or "data"
+
+
+def require_apart(out: str, run: str) -> None:
+    """Raise a SettingsError if a run in `out` would replace the run that it reads."""
+    folders = folder_of(out), file_of(run, MODEL_FILE)[0]
+    real = {each.path.resolve() if isinstance(each, Directory) else each for each in folders}
+    if len(real) == 1:
+        raise SettingsError("--out must be another directory than RUN, which is not changed")
 
 
 def training_tables(

@@ -66,7 +66,7 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     killed runs can be resumed from their output directory.
     """
     with working(data, quiet) as progress:
-        from sparsegp.cli.tables import stem, training_tables
+        from sparsegp.cli.tables import require_apart, stem, training_tables
         from sparsegp.data import warn_of_numbers
         from sparsegp.fit.api import fit
         from sparsegp.fit.run import RunOptions
@@ -81,6 +81,8 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         settings.require_used(typed)  # before data are read
         limits = limits_of_search(options, settings.kernel)
         out = options["out"] or f"sparsegp-run-{stem(data)}"
+        if options["virtual"] is not None:
+            require_apart(out, options["virtual"])
         progress.begin("read")
         read, room = (shared.given(options, names) for names in (shared.READING, shared.ROOM))
         table, held_out = training_tables(data, **read)

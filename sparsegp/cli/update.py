@@ -7,7 +7,6 @@ import click
 from sparsegp.cli import options as shared
 from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, seconds_of, show, working
-from sparsegp.errors import SettingsError
 from sparsegp.lists import plural
 
 
@@ -33,13 +32,12 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
     out = out or f"{run.rstrip('/')}-updated"
     with working(f"{run} and {data}", quiet) as progress:
         import sparsegp
-        from sparsegp.cli.tables import facts, table_for
+        from sparsegp.cli.tables import facts, require_apart, table_for
         from sparsegp.report.scores import score
         from sparsegp.store import MODEL_FILE, folder_of
 
         folder, place = folder_of(out), shared.place(options)
-        if str(folder) == str(folder_of(run)):
-            raise SettingsError("--out must be another directory than RUN, which is not changed")
+        require_apart(out, run)
         progress.begin("read")
         model = sparsegp.load(run)
         new = table_for(model, data, learning=True, **columns)

@@ -111,7 +111,7 @@ class TerminalProgress(Progress):
         return f"{self._stage} {count} {before_time} {spent}{figures}"
 
     @property
-    def _out(self) -> TextIO:
+    def _out(self) -> TextIO | None:
         return self._stream or sys.stderr
 
     def __enter__(self) -> Self:
@@ -142,7 +142,7 @@ def progress_for(progress: object, verbose: bool) -> Progress:
 class _Lines:
     """Occasional lines where no bar can be drawn, so that long stages show that they go on."""
 
-    def __init__(self, stream: TextIO, line: Callable[[], str]) -> None:
+    def __init__(self, stream: TextIO | None, line: Callable[[], str]) -> None:
         self._stream, self._line, self._ended = stream, line, Event()
         Thread(target=self._go_on, daemon=True).start()
 
@@ -234,9 +234,10 @@ class _NotebookBar:
         self._handle.update(self._html(html.escape(line)))
 
 
-def _write(stream: TextIO, text: str) -> None:
-    stream.write(f"{text}\n")
-    stream.flush()
+def _write(stream: TextIO | None, text: str) -> None:
+    if stream is not None:  # as standard error is if it was closed before the program began
+        stream.write(f"{text}\n")
+        stream.flush()
 
 
 def _is_notebook() -> bool:
@@ -245,9 +246,9 @@ def _is_notebook() -> bool:
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
-def _console(stream: TextIO) -> "Console | None":
+def _console(stream: TextIO | None) -> "Console | None":
     """Return the terminal if a bar can be drawn; rich is imported only if there is one."""
-    if not stream.isatty():
+    if stream is None or not stream.isatty():
         return None
     from rich.console import Console
 

@@ -15,7 +15,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from numpy.typing import NDArray
@@ -80,7 +80,7 @@ class RunDirectory:
         Raises
         ------
         StoreError
-            If it holds an unfinished run or other files, is in use, or cannot be written.
+            If it holds an unfinished run or search or other files, is in use, or cannot be written.
         SettingsError
             If the run in it has other settings or data.
         """
@@ -90,11 +90,13 @@ class RunDirectory:
             self._require_same(run)
         elif RUN_FILE not in files and files.keys() - {"lock", TUNING}:
             raise StoreError(f"{self.folder} is not empty and holds no run; choose another `out`")
-        if isinstance(self.folder, Directory) and (self.overwrite or not self.is_finished()):
+        if self.overwrite:
+            self._delete_run()
+        elif RUN_FILE not in files:
+            self._require_no_unfinished_search()
+        if isinstance(self.folder, Directory) and not self.is_finished():
             self._lock = self.folder.lock()  # nothing is written to a finished run
         try:
-            if self.overwrite:
-                self._delete_run()
             if self.overwrite or RUN_FILE not in files:
                 self._write_json(RUN_FILE, run, new=True)
             self._known = set(self._steps())
@@ -130,8 +132,7 @@ class RunDirectory:
         StoreError
             If another process uses the run, or other files would be in the way of the next one.
         """
-        held = []
-        for folder in (self.folder, folder_of(os.path.join(self._path, TUNING))):
+        for folder in self._folders():
             files = folder.sizes()
             others = {name for name in files if not _is_of_run(name)} - {"lock", TUNING}
             if others and (self.overwrite or RUN_FILE not in files):
@@ -139,11 +140,7 @@ class RunDirectory:
                     f"{folder} holds {min(others)[:40]}, which is not a file of a run; move it, or "
                     "choose another `out`"
                 )
-            held += [folder] if RUN_FILE in files else []
-        if self.overwrite and held:
-            for folder in held:
-                if isinstance(folder, Directory):
-                    os.close(folder.lock())
+        if self.overwrite:
             self._delete_run()
         self.overwrite = False
 
@@ -151,12 +148,34 @@ class RunDirectory:
         """Return whether the run has a model."""
         return MODEL_FILE in self.folder.sizes()
 
+    def _folders(self) -> list[Folder]:
+        """Return the folders of the run and of its kernel search."""
+        return [self.folder, folder_of(os.path.join(self._path, TUNING))]
+
     def _delete_run(self) -> None:
-        """Delete the files of the run and of its kernel search."""
-        for folder in (self.folder, folder_of(os.path.join(self._path, TUNING))):
-            for name in sorted(folder.sizes()):  # run.json last
-                if _is_of_run(name):
+        """Delete the files of the run and of its kernel search, unless a process uses them."""
+        found = {each: sorted(filter(_is_of_run, each.sizes())) for each in self._folders()}
+        with ExitStack() as stack:
+            for folder, names in found.items():
+                if isinstance(folder, Directory) and names:
+                    stack.callback(os.close, folder.lock())
+            for folder, names in found.items():
+                for name in names:  # run.json last
                     folder.delete(name)
+
+    def _require_no_unfinished_search(self) -> None:
+        """Raise a StoreError if a new run would take the folder of a search for a kernel."""
+        tuning = records_of(self._path, self.on_warning).folder
+        if RUN_FILE not in tuning.sizes():
+            return
+        if isinstance(tuning, Directory):
+            os.close(tuning.lock())
+        if not (read_records(self._path) or {}).get("chosen"):
+            raise StoreError(
+                f"{self._run} holds an unfinished search for a kernel; continue it with the former "
+                "settings and `resume=True`, or start again with `overwrite=True` or in another "
+                "`out`"
+            )
 
     def close(self) -> None:
         """Unlock the folder."""

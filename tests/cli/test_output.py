@@ -12,6 +12,7 @@ import pytest
 
 from sparsegp.cli import resuming
 from sparsegp.cli.tables import stem
+from tests import processes
 
 
 @pytest.mark.parametrize("command", ["inspect", "--help"])
@@ -46,6 +47,23 @@ def test_a_full_disk_behind_standard_output(command, start, trained, files, tmp_
     (line,) = err.splitlines()
     assert line.startswith("error: ")
     assert os.strerror(28) in line
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-"])
+@pytest.mark.parametrize("workers", [(), ("--workers", "1")])
+def test_a_log_that_cannot_be_written_does_not_end_the_work(where, workers, files, tmp_path):
+    train = ["train", str(files / "pair.npz"), "--n-active", "20", "--json", *workers]
+    done = run_in_shell([*train, "--out", "run"], where, tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["n_active"] == 20
+    assert run_in_shell(["inspect", "nothing"], where, tmp_path).returncode == 2
+
+
+def run_in_shell(command, redirection, folder):
+    words = f'exec "$0" -m sparsegp "$@" {redirection}'
+    how = {"cwd": folder, "stdout": subprocess.PIPE, "env": processes.environment()}
+    return subprocess.run(["sh", "-c", words, sys.executable, *command], check=False, **how)
 
 
 @pytest.fixture

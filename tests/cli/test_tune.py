@@ -1,6 +1,7 @@
 """`sparsegp tune`, `train --tune`, and what `inspect` shows of them."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -156,6 +157,11 @@ def test_train_goes_on_from_a_tuning(tuned, files, invoke, told, tmp_path):
     assert seen["tuning"]["trials"] == chosen["trials"]
     shown = invoke(*arguments, "--out", run, "--resume")
     assert "is finished; nothing to do" in shown.stderr
+    (records,) = (tmp_path / "new" / "tuning").glob("checkpoint*")
+    os.truncate(records, 99)
+    seen = invoke("inspect", tmp_path / "new")
+    assert "warning: no checkpoint in " in seen.stderr
+    assert "finished" in seen.stdout
     assert re.search(
         r"^  chosen +by 11 trials; nlpp at the choice \d\.\d{4} nats,", shown.stdout, re.M
     )

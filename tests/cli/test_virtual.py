@@ -56,12 +56,14 @@ def test_copies_join_the_rows_and_what_was_learnt_stays(
         ("--image twelve", "--image must be height and width, such as 16x16, got 'twelve'"),
         ("--image 6x5 --kernel rbf", "kernel must be that of the first run"),
         ("--image 6x5 --tune", "--virtual takes the kernel of its run; leave --tune out"),
-        ("--image 6x5 --out {first}", "holds a run with other settings or data"),
+        ("--image 6x5 --out {first}", "--out must be another directory than RUN"),
+        ("--image 6x5 --out {first}/. --overwrite", "--out must be another directory than RUN"),
     ],
 )
-def test_what_does_not_fit_is_refused(invoke, data, first, tmp_path, arguments, message):
+def test_what_does_not_fit_is_refused(invoke, data, first, tmp_path, arguments, message, untouched):
     out = tmp_path / "second"
     words = arguments.format(first=first).split()
-    result = invoke("train", data, "--virtual", first, "--out", out, *words, code=2)
+    with untouched(first):
+        result = invoke("train", data, "--virtual", first, "--out", out, *words, code=2)
     assert message in result.stderr
     assert not out.exists()

@@ -105,6 +105,42 @@ def test_what_a_search_finds_in_its_way(overwrite, begin, place):
     assert ("run.json" in folder_of(place).sizes()) is not overwrite
 
 
+def search_in(place):
+    return RunDirectory(f"{place}/tuning", 1, pytest.fail)
+
+
+def test_a_search_under_way_keeps_its_folder(place):
+    """A run with a kernel of its own neither deletes the search nor takes its folder."""
+    search, message = search_in(place), "is held by process|holds an unfinished search"
+    search.open(RUN, resume=False)
+    with pytest.raises(StoreError, match=message):
+        RunDirectory(place, 1, pytest.fail).open(RUN, resume=False)
+    if "://" not in place:  # an object store cannot be locked
+        for delete in (RunDirectory.prepare_for_search, lambda run: run.open(RUN, resume=False)):
+            with pytest.raises(StoreError, match=r"tuning/lock is held by process"):
+                delete(RunDirectory(place, 1, pytest.fail, overwrite=True))
+    search.close()
+    with pytest.raises(StoreError, match="holds an unfinished search"):
+        RunDirectory(place, 1, pytest.fail).open(RUN, resume=True)
+    search.save(1, {"trials": [], "chosen": {"kernel": "rbf"}}, {})
+    run = RunDirectory(place, 1, pytest.fail)
+    run.open(RUN, resume=False)
+    run.close()
+    assert {"run.json", "checkpoint-00000001.zarr.zip"} <= search.folder.sizes().keys()
+    RunDirectory(place, 1, pytest.fail, overwrite=True).open(RUN, resume=False)
+    assert search.folder.sizes().keys() <= {"lock"}
+
+
+def test_checkpoints_without_a_run_are_overwritten_before_a_search(place):
+    search = search_in(place)
+    search.open(RUN, resume=False)
+    save(search, 1)
+    search.close()
+    search.folder.delete("run.json")
+    RunDirectory(place, 1, pytest.fail, overwrite=True).prepare_for_search()
+    search_in(place).open(RUN, resume=False)
+
+
 def test_the_newest_are_kept(begin, place):
     run = begin(2)
     save(run, 0, 40, 80, 120, 123456789)
