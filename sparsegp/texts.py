@@ -81,6 +81,8 @@ def tree(text: str) -> ast.expr:
     """Return the syntax tree of a text, or raise a `SettingsError`."""
     if not (line := " ".join(text.split())):
         raise SettingsError("the text is empty")
+    if "#" in line:  # Python would ignore the rest
+        raise SettingsError("it must not contain '#'")
     try:
         with warnings.catch_warnings(action="ignore"):  # as for "1or 2", which is an error anyway
             return ast.parse(line, mode="eval").body

@@ -87,8 +87,8 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         read, room = (shared.given(options, names) for names in (shared.READING, shared.ROOM))
         table, held_out = training_tables(data, **read)
         table = enlarge(table)
-        if not settings.is_regression and options["task"] is None:
-            warn_of_numbers(table.y, table.source)
+        if options["task"] is None:
+            warn_of_numbers(table.y, table.source, settings.is_regression)
         progress.begin("prepare")
         kept = shared.given(options, shared.KEPT)
         run = RunOptions(out=out, progress=progress, **kept, **place)

@@ -75,16 +75,21 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     return classes, codes
 
 
-def warn_of_numbers(y: Labels | None, source: str) -> None:
-    """Warn if labels (n,) are so many different integers that they may be numbers to predict.
+def warn_of_numbers(y: Labels | None, source: str, is_regression: bool) -> None:
+    """Warn if labels (n,) are many integers, which may be numbers, or in a regression only a few.
 
     Raises
     ------
     DataError
         As `encode`.
     """
-    classes, _ = encode(y, source)
-    n = len(classes)
+    if is_regression:
+        numbers = np.unique(as_numbers(y, source))
+        if len(numbers) <= FEW and (numbers == np.floor(numbers)).all():
+            said = "%s has only %d numbers as labels, and this is a regression; %s"
+            logger.warning(said, source, len(numbers), "classes need another likelihood or method")
+        return
+    n = len(classes := encode(y, source)[0])
     if n > FEW and classes.dtype.kind in "iu":
         logger.warning("%s has %d numbers as labels, each a class; %s", source, n, REMEDY)
 

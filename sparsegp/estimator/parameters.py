@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import check_random_state
 
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import declared, docstring_entry
 from sparsegp.runtime.threads import usable_cpus
 from sparsegp.settings import Settings
@@ -129,20 +129,20 @@ def result_parameters(owner: Any) -> set[str]:
     return {*declared(owner._settings_type), "settings", "random_state"}
 
 
-def n_threads(n_jobs: int | None) -> int:
+def n_threads(n_jobs: object) -> int:
     """Return the number of threads for `n_jobs`, as the estimators document it.
 
     Raises
     ------
     SettingsError
-        If it is 0.
+        If it is 0, or not an integer.
     """
     usable = usable_cpus()
     if n_jobs is None:
         allowed = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
         return max(1, min(usable, int(allowed))) if allowed.isdigit() else usable
-    if n_jobs == 0:
-        raise SettingsError("n_jobs must be None or not 0, got 0")
+    if not isinstance(n_jobs, int | np.integer) or n_jobs == 0:
+        raise SettingsError(f"n_jobs must be None or an integer other than 0, got {quoted(n_jobs)}")
     return int(n_jobs) if n_jobs > 0 else max(1, usable + 1 + int(n_jobs))
 
 

@@ -93,8 +93,8 @@ def train(
     held_out = None if test is None else table_of_pair("test", test, "test")
     run, named = RunOptions.among(options)
     settings = settings_given(**named)
-    if not settings.is_regression and "task" not in named:
-        warn_of_numbers(table.y, table.source)
+    if "task" not in named:
+        warn_of_numbers(table.y, table.source, settings.is_regression)
     return fit(table, held_out, settings, run, None, block_rows, scratch)[0]
 
 

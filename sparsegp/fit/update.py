@@ -105,6 +105,12 @@ def _fit_with_old_rows(
     model: SparseModel, before: Table, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
     """Create the fit to old and new rows."""
+    n_old = count_original_rows(before)
+    if (known := model.report.get("rows", n_old)) != n_old:
+        raise DataError(
+            f"{before.source} must hold the {known} rows that the model was trained on, in the "
+            f"same order; found {n_old}"
+        )
     n_new = len(effective_rows(new, of_numbers=model.is_regression).X)
     kept, size = _kept(model, _total(before), _total(new), n_active, n_new)
     settings = _settings(model, size)

@@ -162,7 +162,10 @@ class TrainSettings(Settings):
         f"rows up to {WIDEST_PANEL}; else 1",
     )
     lookahead: int = setting(
-        56, "Inclusions computed in advance with panel=1; affects speed, not the result.", least=1
+        56,
+        "Inclusions computed in advance with panel=1; affects speed, and the result by rounding "
+        "only.",
+        least=1,
     )
     lazy: bool = setting(
         True,

@@ -121,13 +121,22 @@ def test_numbers():
 
 def test_many_numbers_as_classes_raise_a_warning(caplog):
     y = np.arange(64).repeat(6)
-    warn_of_numbers(y % 20, "Z")
-    warn_of_numbers(y.astype(str), "Z")
+    warn_of_numbers(y % 20, "Z", is_regression=False)
+    warn_of_numbers(y.astype(str), "Z", is_regression=False)
     assert not caplog.text
-    warn_of_numbers(y, "Z")
+    warn_of_numbers(y, "Z", is_regression=False)
     assert "Z has 64 numbers as labels, each a class; numbers to predict need a reg" in caplog.text
     with pytest.raises(DataError, match="on average fewer than 5 for each; numbers to predict"):
         encode(y[::2], "Z")
+
+
+def test_few_numbers_in_a_regression_raise_a_warning(caplog):
+    y = np.arange(64) % 20
+    warn_of_numbers(np.arange(64), "Z", is_regression=True)
+    warn_of_numbers(y / 2, "Z", is_regression=True)
+    assert not caplog.text
+    warn_of_numbers(y, "Z", is_regression=True)
+    assert "Z has only 20 numbers as labels, and this is a regression; classes" in caplog.text
 
 
 def test_labels_with_leading_zeros_where_there_were_none():

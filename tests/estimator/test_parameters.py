@@ -113,6 +113,7 @@ OF_NUMBERS = [
         (SparseGPClassifier, {"n_active": 0}, "n_active must be at least 1"),
         (SparseGPClassifier, {"random_state": -1}, "seed must be at least 0"),
         (SparseGPClassifier, {"n_jobs": 0}, "n_jobs must be"),
+        (SparseGPClassifier, {"n_jobs": 1.5}, "n_jobs must be"),
         (SparseGPClassifier, {"settings": {"panel": "8"}}, "whole number"),
         *(
             (SparseGPClassifier, {"settings": wrong}, "settings must be")

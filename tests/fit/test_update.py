@@ -137,6 +137,9 @@ def test_what_must_hold(model):
     X, y = OLD
     with pytest.raises(DataError, match="active rows"):
         sparsegp.update(model, *NEW, old=(X[::-1], y[::-1]))
+    more = np.vstack([X, X[:1]]), np.append(y, y[0])
+    with pytest.raises(DataError, match=f"must hold the {len(X)} rows that the model was trained on"):
+        sparsegp.update(model, *NEW, old=more)
     with pytest.raises(DataError, match="columns"):
         sparsegp.update(model, NEW[0][:, :2], NEW[1], old=OLD)
     with pytest.raises(SettingsError, match="pair"):

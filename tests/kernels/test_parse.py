@@ -105,6 +105,7 @@ NUMBER_AT_LEAST = "must be positive and finite, got"
         ("2 + rbf**2", "kernels are joined by + and * only, got 'rbf ** 2'"),
         ("__import__('os').abort()", "expected a name, perhaps with values, got "),
         ("a\0b", "cannot read kernel"),
+        ("rbf(1) # + linear", "it must not contain '#'"),
         ("1" * 5000, "cannot read kernel"),
         ("+".join(["rbf"] * 9000), "cannot read kernel"),
         ("(" * 500 + "rbf" + ")" * 500, "cannot read kernel"),
