@@ -138,7 +138,8 @@ def test_what_must_hold(model):
     with pytest.raises(DataError, match="active rows"):
         sparsegp.update(model, *NEW, old=(X[::-1], y[::-1]))
     more = np.vstack([X, X[:1]]), np.append(y, y[0])
-    with pytest.raises(DataError, match=f"must hold the {len(X)} rows that the model was trained on"):
+    message = f"must hold the {len(X)} rows that the model was trained on"
+    with pytest.raises(DataError, match=message):
         sparsegp.update(model, *NEW, old=more)
     with pytest.raises(DataError, match="columns"):
         sparsegp.update(model, NEW[0][:, :2], NEW[1], old=OLD)
