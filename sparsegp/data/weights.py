@@ -26,7 +26,7 @@ from sparsegp.data.labels import encode, plain_text, tidy_labels
 from sparsegp.data.table import MAX_REPEATED, WEIGHTS, Table, as_table
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.lists import pairs_in
-from sparsegp.math.hashing import PIECE, hashes_of_rows
+from sparsegp.math.hashing import hashes_of_rows, pieces_as_doubles
 from sparsegp.types import Doubles, Integers
 
 BALANCED = "balanced"
@@ -343,7 +343,6 @@ def _taken(table: Table, rows: Integers, scheduler: Any = None) -> Table:
 def _digests(block: NDArray[Any]) -> NDArray[np.uint64]:
     """Return a digest of the values of each row as doubles, (n, 2)."""
     words = bytearray()
-    for start in range(0, len(block), PIECE):
-        rows = np.ascontiguousarray(block[start : start + PIECE], dtype=np.float64) + 0.0
+    for rows in pieces_as_doubles(block):
         words += b"".join(hashlib.blake2b(row, digest_size=16).digest() for row in rows)
     return np.frombuffer(bytes(words), dtype=np.uint64).reshape(-1, 2)

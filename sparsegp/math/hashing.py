@@ -1,10 +1,12 @@
 """Hashes of integers and of rows."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
-PIECE = 4096
-"""Number of rows that are converted to doubles at a time."""
+PIECE = 1 << 14
+"""Number of values that are converted to doubles at a time, so that temporaries stay in cache."""
 STEP = np.uint64(0xD1342543DE82EF95)
 """Odd number that separates the columns."""
 
@@ -19,9 +21,14 @@ def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def hashes_of_rows(X: NDArray[np.generic]) -> NDArray[np.uint64]:
     """Return a hash of the values of each row as doubles, (n,); equal rows have equal hashes."""
-    out, offsets = np.empty(len(X), np.uint64), np.arange(X.shape[1], dtype=np.uint64) * STEP
-    for start in range(0, len(X), PIECE):
-        part = slice(start, start + PIECE)
-        rows = np.ascontiguousarray(X[part], dtype=np.float64) + 0.0  # without -0.0
-        out[part] = mixed(rows.view(np.uint64) + offsets).sum(axis=1, dtype=np.uint64)
-    return out
+    offsets, found = np.arange(X.shape[1], dtype=np.uint64) * STEP, [np.empty(0, np.uint64)]
+    for rows in pieces_as_doubles(X):
+        found.append(mixed(rows.view(np.uint64) + offsets).sum(axis=1, dtype=np.uint64))
+    return np.concatenate(found)
+
+
+def pieces_as_doubles(X: NDArray[np.generic]) -> Iterator[NDArray[np.float64]]:
+    """Yield a few rows at a time as doubles in contiguous rows, without -0.0."""
+    n = max(PIECE // max(X.shape[1], 1), 1)
+    for start in range(0, len(X), n):
+        yield np.ascontiguousarray(X[start : start + n], dtype=np.float64) + 0.0
