@@ -21,10 +21,10 @@ def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def hashes_of_rows(X: NDArray[np.generic]) -> NDArray[np.uint64]:
     """Return a hash of the values of each row as doubles, (n,); equal rows have equal hashes."""
-    offsets, found = np.arange(X.shape[1], dtype=np.uint64) * STEP, [np.empty(0, np.uint64)]
-    for rows in pieces_as_doubles(X):
-        found.append(mixed(rows.view(np.uint64) + offsets).sum(axis=1, dtype=np.uint64))
-    return np.concatenate(found)
+    offsets = np.arange(X.shape[1], dtype=np.uint64) * STEP
+    pieces = (mixed(rows.view(np.uint64) + offsets) for rows in pieces_as_doubles(X))
+    sums = [words.sum(axis=1, dtype=np.uint64) for words in pieces]
+    return np.concatenate([np.empty(0, np.uint64), *sums])
 
 
 def pieces_as_doubles(X: NDArray[np.generic]) -> Iterator[NDArray[np.float64]]:
