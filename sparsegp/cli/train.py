@@ -146,11 +146,13 @@ def limits_of_search(options: dict[str, Any], kernel: str | None) -> dict[str, A
     SettingsError
         If limits are given without a search.
     """
+    from sparsegp.fit.tune import MAX_TRIALS
     from sparsegp.settings import AUTO
 
     limits, tuned = shared.given(options, shared.LIMITS), options["tuned"]
     if tuned or kernel == AUTO:
-        return limits if tuned else {"max_trials": None, **limits}
+        is_given = options["kernel"] not in {None, AUTO}
+        return {"max_trials": MAX_TRIALS if tuned else None, **limits, "is_given": is_given}
     if limits:
         raise SettingsError(
             f"{shared.in_words(limits)} limits a search for the kernel, and with these settings "

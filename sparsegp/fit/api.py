@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from sparsegp import memory
-from sparsegp.data import Table, as_table, encode_labels, warn_of_numbers
+from sparsegp.data import Table, as_table, warn_of_numbers
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import BLOCK_ROWS
 from sparsegp.fit.dense import DenseRun
-from sparsegp.fit.prepare import prepare, table_of_pair
+from sparsegp.fit.prepare import Prepared, prepare, table_of_pair
 from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import Training
-from sparsegp.fit.tune import Tuned, tune
+from sparsegp.fit.tune import Tuned, choose_kernel, tunable
 from sparsegp.model import Model
 from sparsegp.runtime.scratch import require_room_in
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings, settings_given
@@ -116,14 +116,15 @@ def fit(
     settings : TrainSettings or DenseSettings
     run : RunOptions
     limits : mapping, optional
-        Arguments of `tune` that limit a search; if omitted, there is a default search for the
-        kernel "auto" only.
+        Arguments of `choose_kernel` that limit a search; if omitted, there is a default search for
+        the kernel "auto" only.
     block_rows, scratch
         As in `train`.
     """
     store = run.folder()
     with run.opened() as how:
         table, found = table.learnt(how["runtime"].scheduler(), settings.is_regression), None
+        rows: Table | Prepared = table
         folder = None if scratch is None else path_text("scratch", scratch)
         if folder is not None:  # before a run is overwritten
             each = range(how["runtime"].n_workers)
@@ -131,18 +132,20 @@ def fit(
         if isinstance(settings, DenseSettings):
             return DenseRun(table, settings, test, store=store, **how).fit(), None
         if limits is not None or settings.kernel == AUTO:
-            n_classes = 0 if settings.is_regression else len(encode_labels(table)[0])
             more = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": scratch is not None}
-            memory.check(table, test, n_classes, settings, how["runtime"], **more)
-            if store is not None:
-                if store.overwrite:  # raise errors in rows or settings before anything is deleted
-                    prepare(table, test, settings, how["runtime"])
+
+            def require_room(n_classes: int) -> None:
+                memory.check(table, test, n_classes, settings, how["runtime"], **more)
+
+            rows = prepare(table, test, settings, how["runtime"], require_room)
+            if store is not None:  # errors in rows or settings come before anything is deleted
                 store.prepare_for_search()
             where: dict[str, Any] = {"out": run.out, "resume": run.resume, "progress": run.shown}
-            where |= {"runtime": how["runtime"]}
-            where |= {"max_trials": None} if limits is None else limits
-            found = tune(table, **where, **settings.to_json())
+            options = RunOptions(**where, runtime=how["runtime"])
+            wanted = tunable(**settings.to_json())
+            found, rows = choose_kernel(rows, wanted, options, **(limits or {}))
             learnt = settings.is_regression and not found.trials  # no search: by evidence instead
             settings = replace(settings, **(BY_EVIDENCE if learnt else found.chosen))
+            require_room(len(rows.classes))
         how |= {"store": store, "block_rows": block_rows, "scratch": folder}
-        return Training(table, settings, test, **how).fit(), found
+        return Training(rows, settings, test, **how).fit(), found

@@ -5,13 +5,13 @@ run.json holds settings and data. A checkpoint with all finished trials, and in 
 is written whenever a trial finishes. So a killed search only loses the trials that were running.
 """
 
-import functools
 import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -124,8 +124,34 @@ def tune(
         On SIGTERM or Ctrl-C; the search can be resumed if it has a directory.
     """
     given, named = RunOptions.among(options)
-    chosen, out, resume = tunable(**named), given.out, given.resume
-    store, run, has_run = None, given.folder(), False
+    limits: dict[str, Any] = {"max_trials": max_trials, "max_seconds": max_seconds}
+    limits["is_given"] = named.get("kernel") not in {None, AUTO}
+    return choose_kernel(as_table(X, y, sample_weight), tunable(**named), given, **limits)[0]
+
+
+def choose_kernel(
+    rows: Table | Prepared,
+    settings: TrainSettings,
+    given: RunOptions,
+    max_trials: int | None = None,
+    max_seconds: float | None = None,
+    is_given: bool = False,
+) -> tuple[Tuned, Prepared]:
+    """Search for a kernel, and return the result and the rows with the chosen scaling.
+
+    Parameters
+    ----------
+    rows : Table or Prepared
+        Training rows.
+    settings : TrainSettings
+        As `tunable` returns them.
+    given : RunOptions
+    max_trials, max_seconds
+        See `tune`.
+    is_given : bool
+        Whether the kernel of the settings was given, and is not the default one.
+    """
+    out, resume, store, run, has_run = given.out, given.resume, None, given.folder(), False
     if run is not None and out is not None:
         store = records_of(out, given.shown.message)
         if not given.overwrite:
@@ -139,13 +165,13 @@ def tune(
                     "`overwrite=True`, or another `out`"
                 )
     limits = {"max_trials": max_trials, "max_seconds": max_seconds, "has_run": has_run}
-    limits |= {"is_given": named.get("kernel") not in {None, AUTO}}
     with given.opened() as how:
-        how |= {"store": store, "resume": resume, **limits}
-        tuning = Tuning(as_table(X, y, sample_weight), chosen, **how)
+        how |= {"store": store, "resume": resume, "is_given": is_given, **limits}
+        tuning = Tuning(rows, settings, **how)
         if run is not None and given.overwrite:  # rows and settings have been checked
             run.prepare_for_search()
-        return tuning.fit()
+        found = tuning.fit()
+    return found, replace(tuning.data, scaling=tuning.scalings[found.scaling])
 
 
 def skips_search(
@@ -333,7 +359,7 @@ class Tuning(Run[Tuned]):
         self._show(outcomes)
         self._check_stop()
         if missing and time.monotonic() < self._end:
-            work = functools.partial(run_trial, self.settings)
+            work = partial(run_trial, self.settings)
             running = self.runtime.run_tasks(work, self.sample, missing, self._check_stop)
             with closing(running) as ended:
                 for index, outcome in ended:

@@ -11,6 +11,7 @@ import time
 import pytest
 
 import sparsegp
+from sparsegp.cli.train import limits_of_search
 from sparsegp.cli.tune import SHOWN, kept_by_guard, trials_table
 from sparsegp.kernels import brief
 from sparsegp.store import read_records
@@ -165,6 +166,13 @@ def test_train_goes_on_from_a_tuning(tuned, files, invoke, told, tmp_path):
     assert re.search(
         r"^  chosen +by 11 trials; nlpp at the choice \d\.\d{4} nats,", shown.stdout, re.M
     )
+
+
+@pytest.mark.parametrize(("kernel", "is_given"), [(None, False), ("auto", False), ("rbf", True)])
+def test_a_kernel_is_given_only_if_it_is_named(kernel, is_given):
+    """Then another must lead it; `train --tune` without one compares as `tune` does."""
+    options = {"tuned": True, "kernel": kernel, "max_trials": 8, "max_seconds": None}
+    assert limits_of_search(options, kernel) == {"max_trials": 8, "is_given": is_given}
 
 
 def trials(run):
