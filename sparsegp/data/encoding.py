@@ -114,7 +114,7 @@ class Column:
         else:
             values = {"": np.where(missing, self.fill, kinds.numbers(series, self.kind))}
         values[MISSING] = missing
-        return np.column_stack([values[part] for part in self.parts]).astype(np.float64)
+        return np.column_stack([values[part] for part in self.parts]).astype(np.float64, copy=False)
 
     @property
     def are_means(self) -> Booleans:
@@ -383,17 +383,16 @@ def _encoded(
     where: Where = by_row,
 ) -> Doubles:
     """Encode the rows of one part, (n, p); `start` is the index of its first row."""
-    encoded, faults = [], []
+    X, first, faults = np.empty((len(frame), len(encoding.names))), 0, []
     for column, series in encoding._columns_of(frame, source):
         values = column.encode(series)
-        encoded.append(values)
-        bad = ~np.isfinite(values).all(axis=1)
-        if bad.any():
-            row = int(bad.argmax())
+        X[:, first : first + len(column.parts)] = values
+        first += len(column.parts)
+        if column.kind != "category" and not np.isfinite(values).all():
+            row = int(np.isfinite(values).all(axis=1).argmin())
             value = series.iloc[row : row + 1].tolist()[0]
             faults.append(unreadable(where(start + row, column.name), column.kind, value))
     refuse(faults, source)
-    X = np.concatenate(encoded, axis=1) if encoded else np.empty((len(frame), 0))
     if means is not None:
         X[:, encoding.are_means] = means
     return X

@@ -67,6 +67,7 @@ FEW, FAULTY, CODES = 2, 0.01, 20
 `FEW` rows or a share of `FAULTY`, or `FEW` distinct words next to more than `CODES` distinct
 numbers."""
 ISO, ISO_DATE = "ISO8601", re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
+WHITE = re.compile(r"\s+")
 SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
 
 
@@ -137,11 +138,7 @@ def texts(series: Any) -> tuple[Integers, list[str]]:
         codes, found = pd.factorize(series)
     except TypeError:  # lists and the like
         codes, found = pd.factorize(series.where(series.isna(), series.astype(str)))
-    return codes, [_text(value) for value in found]
-
-
-def _text(value: Any) -> str:
-    return re.sub(r"\s+", " ", plain_text(value))
+    return codes, [WHITE.sub(" ", plain_text(value)) for value in found]
 
 
 def is_missing(series: Any) -> Booleans:
