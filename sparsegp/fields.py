@@ -168,7 +168,7 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], whose: str) -> No
         near = [each for name in unknown for each in get_close_matches(name, known, 1, 0.8)]
         meant = f"did you mean {', '.join(f'`{name}`' for name in near)}? It" if near else "it"
         raise SettingsError(
-            f"{whose} has no settings {', '.join(unknown)}; {meant} knows "
+            f"{whose} has no settings {', '.join(f'`{name}`' for name in unknown)}; {meant} knows "
             f"{', '.join(f'`{name}`' for name in known) or 'none'}"
         )
 

@@ -133,7 +133,9 @@ def build(member: type[T], values: Sequence[Any], named: Mapping[str, Any]) -> T
             f"{of.name} takes at most {len(known)} value{several} ({names}), got {len(values)}"
         )
     given = dict(zip(known, values, strict=False))
-    refuse_unknown(named, [name for name in known if name not in given], of.name)
+    refuse_unknown(named, known, of.name)
+    if twice := sorted(given.keys() & named):
+        raise SettingsError(f"{of.name} has two values of `{twice[0]}`; leave one out")
     given.update(named)
     for each in fields(of):
         if each.default is MISSING and each.name not in given:

@@ -87,9 +87,11 @@ def test_a_posterior_of_variational_sites_brings_these(likelihood, posterior):
 
 @pytest.mark.parametrize("owner", [{}, {"method": "laplace"}])
 def test_unknown_names_are_refused(owner):
-    with pytest.raises(SettingsError, match=r"no settings n_rows; it knows .*kernel"):
+    with pytest.raises(SettingsError, match=r"no settings `n_rows`; it knows .*kernel"):
         settings_given(**owner, n_rows=3)
-    with pytest.raises(SettingsError, match=r"settings kernle; did you mean `kernel`\? It knows "):
+    with pytest.raises(
+        SettingsError, match=r"settings `kernle`; did you mean `kernel`\? It knows "
+    ):
         settings_given(**owner, kernle="rbf")
 
 

@@ -21,6 +21,7 @@ SPARSE_SETTINGS = declared(TrainSettings)
 DENSE_SETTINGS = {
     name: each for name, each in declared(DenseSettings).items() if name not in SPARSE_SETTINGS
 }
+FLAGS = {name: each.flag for name, each in {**SPARSE_SETTINGS, **DENSE_SETTINGS}.items()}
 SETTINGS = (*SPARSE_SETTINGS, *DENSE_SETTINGS, "task")
 COLUMNS = (
     *("label_column", "kinds", "drop", "id_column"),
@@ -36,7 +37,7 @@ OTHERS = ("out", *KEPT, "test", "image", *COLUMNS, "no_header", *ROOM, "most")
 
 def in_words(names: Iterable[str]) -> str:
     """Return the names of options as they are typed, joined by "and"."""
-    return " and ".join(f"--{name.replace('_', '-')}" for name in names)
+    return " and ".join(FLAGS.get(name) or f"--{name.replace('_', '-')}" for name in names)
 
 
 def of_setting(setting: Setting) -> Options:

@@ -137,7 +137,7 @@ def prediction_sets(probabilities: Doubles, scores: Quantiles | None, coverage: 
     rank = math.ceil((scores.n + 1) * coverage - 1e-9)
     if rank > scores.n:
         raise SettingsError(
-            f"prediction sets of coverage {coverage:g} need "
+            f"prediction sets of coverage {coverage} need "
             f"{math.ceil(coverage / (1 - coverage))} validation rows, the model had {scores.n}; "
             f"ask for at most {scores.n / (scores.n + 1):.4g}, or train on more rows"
         )

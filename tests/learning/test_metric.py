@@ -64,7 +64,7 @@ def test_texts():
         "diagonal": "unknown metric 'diagonal'; known: none, full",
         "full(rounds=0)": "rounds must be at least 1",
         "full(power='a')": "power must be a number",
-        "full(size=2)": "full has no settings size; it knows `power`, `rounds`",
+        "full(size=2)": "full has no settings `size`; it knows `power`, `rounds`",
     }.items():
         with pytest.raises(SettingsError, match=reason):
             Metric.of(text)

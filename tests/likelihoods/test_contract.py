@@ -252,7 +252,7 @@ def test_start(case):
     [
         ({"name": "cauchy"}, "unknown likelihood 'cauchy'; known: "),
         ({}, "unknown likelihood ''"),
-        ({"name": "probit", "slope": 2.0}, "probit has no settings slope; it knows `bias`"),
+        ({"name": "probit", "slope": 2.0}, "probit has no settings `slope`; it knows `bias`"),
         ({"name": "probit", "bias": math.nan}, "bias must be a finite number"),
         ({"name": "gaussian", "noise_variance": 0.0}, "noise_variance must be at least 1e-30"),
         ({"name": "ordered_probit", "thresholds": [1.0, 1.0]}, "strictly increasing"),
