@@ -89,9 +89,7 @@ def test_a_posterior_of_variational_sites_brings_these(likelihood, posterior):
 def test_unknown_names_are_refused(owner):
     with pytest.raises(SettingsError, match=r"no settings `n_rows`; it knows .*kernel"):
         settings_given(**owner, n_rows=3)
-    with pytest.raises(
-        SettingsError, match=r"settings `kernle`; did you mean `kernel`\? It knows "
-    ):
+    with pytest.raises(SettingsError, match=r"settings `kernle`; did you mean `kernel`\? It "):
         settings_given(**owner, kernle="rbf")
 
 
