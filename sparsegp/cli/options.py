@@ -31,7 +31,7 @@ COLUMNS = (
 READING = (*COLUMNS, "test")
 LIMITS = ("max_trials", "max_seconds")
 KEPT, ROOM = ("resume", "overwrite", "checkpoint_every", "keep_last"), ("block_rows", "scratch")
-OTHERS = ("out", *KEPT, "test", "image", *COLUMNS, "no_header", *ROOM, "most")
+OTHERS = ("out", *KEPT, "test", "image", *COLUMNS, "no_header", *ROOM, "most", "old")
 """Options that are not settings, but arguments of the Python API, or values of one."""
 
 

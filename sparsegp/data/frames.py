@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparsegp.data.blocks import compute_each, row_blocks
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import join_first, quote_if_needed
-from sparsegp.types import DaskArray
+from sparsegp.types import Booleans, DaskArray
 
 MAX_NAMES, MAX_FAULTS = 20, 8
 """Maximum number of names, and of unusable columns, listed in a message."""
@@ -35,6 +35,9 @@ def by_row(row: int, column: Any) -> str:
 
 
 LIKE = {
+    re.compile(
+        r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE
+    ): "numbers as text: convert them, in pandas by to_numeric",
     re.compile(
         r"\d\d?(/\d\d?/|-\d\d?-|\.\d\d?\.(?=\d{4}))(\d\d){1,2}([T ].*)?"
     ): "dates that can be read in more than one way: write them as 2024-12-31",
@@ -247,6 +250,13 @@ class Frame:
         """Return the frame with the columns at these positions, in this order."""
         empty, *parts = (part.iloc[:, places] for part in (self.empty, *self.parts))
         return Frame(empty, parts, self.lengths, self.where)
+
+    def take(self, kept: Booleans) -> "Frame":
+        """Return the frame with some of its rows, given by a mask (n,)."""
+        each = [kept[start : start + n] for start, n in zip(self.starts, self.lengths, strict=True)]
+        parts = [part[some] for part, some in zip(self.parts, each, strict=True) if some.any()]
+        rows, lengths = np.flatnonzero(kept), [int(some.sum()) for some in each if some.any()]
+        return Frame(self.empty, parts, lengths, lambda row, name: self.where(int(rows[row]), name))
 
     def numbers(self, source: str) -> DaskArray:
         """Return the values of all columns as numbers, (n, p); NaN where one is missing.

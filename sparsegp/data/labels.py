@@ -64,8 +64,8 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
     n, n_classes = len(codes), len(classes)
     if n_classes < 2:
         raise DataError(
-            f"one class only, {classes[0].item()!r}, in all {n} rows of {source}; a classifier "
-            "needs at least two"
+            f"one class only, {classes[0].item()!r}, in {source} ({n} rows); a classifier needs at "
+            "least two"
         )
     if n_classes > max(FEW, n / ROWS_PER_CLASS):
         raise DataError(
@@ -85,7 +85,7 @@ def warn_of_numbers(y: Labels | None, source: str, is_regression: bool) -> None:
     """
     if is_regression:
         numbers = np.unique(as_numbers(y, source))
-        if len(numbers) <= FEW and (numbers == np.floor(numbers)).all():
+        if 1 < len(numbers) <= FEW and (numbers == np.floor(numbers)).all():
             said = "%s has only %d numbers as labels, and this is a regression; %s"
             logger.warning(said, source, len(numbers), "classes need another likelihood or method")
         return

@@ -121,6 +121,8 @@ class Table:
     def learnt(self, scheduler: Any = None, of_numbers: bool = False) -> "Table":
         """Return the table as numbers; an encoding is learnt if a frame holds anything else.
 
+        It is learnt from the rows of positive weight.
+
         Parameters
         ----------
         scheduler : str or callable, optional
@@ -136,7 +138,8 @@ class Table:
         """
         if self.frame is None:
             return self
-        encoding = Encoding.learn(self.frame, self.source, self.kinds, scheduler)
+        frame = self._of_positive_weight().frame
+        encoding = Encoding.learn(frame, self.source, self.kinds, scheduler)
         if encoding.is_plain:
             medians = np.array([column.fill for column in encoding.columns])
             return replace(self.encoded(None), medians=medians)
@@ -152,10 +155,25 @@ class Table:
         self, encoding: Encoding, scheduler: Any, of_numbers: bool
     ) -> tuple[Encoding, Doubles | None]:
         """Return an encoding with mean labels, if it needs them, and those of the rows."""
-        if self.frame is None or not any(column.has_many_levels for column in encoding.columns):
+        some = self._of_positive_weight()
+        if some.frame is None or not any(column.has_many_levels for column in encoding.columns):
             return encoding, None
-        y = (None, as_numbers(self.y, self.source)) if of_numbers else encode_labels(self)
-        return learn_means(encoding, self.frame, self.source, *labels_to_average(*y), scheduler)
+        y = (None, as_numbers(some.y, self.source)) if of_numbers else encode_labels(some)
+        values = labels_to_average(*y)
+        encoding, means = learn_means(encoding, some.frame, self.source, *values, scheduler)
+        if means is None or self.weights is None:
+            return encoding, means
+        every = np.zeros((len(self.weights), means.shape[1]))
+        every[self.weights > 0.0] = means
+        return encoding, every
+
+    def _of_positive_weight(self) -> "Table":
+        """Return the rows of positive weight, from which alone an encoding is learnt."""
+        if self.weights is None or self.frame is None or not self.weights.any():
+            return self
+        kept = self.weights > 0.0
+        y, frame = None if self.y is None else self.y[kept], self.frame.take(kept)
+        return replace(self, X=self.X[kept], y=y, weights=self.weights[kept], frame=frame)
 
     def as_learnt(self, model: Any) -> "Table":
         """Return the training rows of a model, as they were encoded when it was trained."""
@@ -338,7 +356,8 @@ def encode_labels(table: Table) -> tuple[Labels, Integers]:
     if unseen:
         raise DataError(
             f"labels of {table.source} must be among {quoted(table.classes.tolist())}, found "
-            f"{quoted(unseen[0])}; train a new model with the old rows and these"
+            f"{quoted(unseen[0])}; for new classes update with the `old` rows too, or train a new "
+            "model with the old rows and these"
         )
     return table.classes, codes
 

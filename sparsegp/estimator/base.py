@@ -139,8 +139,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             settings = self._settings(table.most_rows, len(classes))
             out, verbose = self.checkpoint_dir, self.verbose > 0
             run: dict[str, Any] = {"out": out, "resume": self.resume, "verbose": verbose}
+            run |= {"runtime": self._runtime(client), "task": self._task}
             with self._in_own_words():
-                model = train(table, runtime=self._runtime(client), **run, **settings.to_json())
+                model = train(table, **run, **settings.to_json())
         return self._set_fitted(model, classes, client)
 
     def _find_classes(self, y: Labels) -> Labels:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 from sparsegp.data import table_from_frame
 from sparsegp.data.blocks import of_known_sizes
 from sparsegp.data.encoding import encoding_for
-from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed
+from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed, require_distinct
 from sparsegp.errors import DataError
 
 SPARSE = "csr"
@@ -95,6 +95,7 @@ def refuse_masks(*arrays: Any) -> None:
 def _named(estimator: Any, X: Any, reset: bool) -> Any:
     """Return a pandas or dask data frame after checking number and names of its columns."""
     X = as_pandas(X)
+    require_distinct(frame_names(X), "X")
     validate_data(estimator, getattr(X, "_meta", X), skip_check_array=True, reset=reset)
     return X
 

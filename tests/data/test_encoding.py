@@ -285,6 +285,17 @@ def test_words_that_are_dates_are_taken_for_them():
     assert Encoding.learn(frame, "T").columns[0].has_many_levels
 
 
+def test_numbers_as_text_are_categories_with_a_warning(frame, labels, caplog):
+    """Whole numbers may be codes."""
+    n = np.arange(len(frame))
+    rows = pd.DataFrame({"code": (n % 7).astype(str), "x": [f"{k % 7 / 8:.3f}" for k in n]})
+    model = sparsegp.train(rows, labels, n_active=10, kernel="rbf")
+    assert [column.kind for column in model.encoding.columns] == ["category"] * 2
+    (message,) = [text for text in caplog.messages if "taken for categories" in text]
+    assert "'x', where '0.000' and most others look like numbers as text: convert" in message
+    assert "'code'" not in message
+
+
 def test_levels_and_gaps_stay_0_and_1(frame, labels):
     for rule in ("standard", "quantile"):
         model = sparsegp.train(frame, labels, n_active=20, scaling=rule)

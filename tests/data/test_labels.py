@@ -58,7 +58,7 @@ def test_unseen_labels(classes, y, codes, unseen):
     ("y", "message"),
     [
         (None, "Z has no labels"),
-        (np.array([4, 4, 4]), "one class only, 4, in all 3 rows of Z"),
+        (np.array([4, 4, 4]), r"one class only, 4, in Z \(3 rows\)"),
         (np.array([1.0, np.nan, np.nan]), "row 1 of Z has nan"),
         (np.array(["a", "b", None], object), "row 2 of Z has None"),
         (np.array(["a", float("nan")], object), "row 1 of Z has nan"),

@@ -104,6 +104,19 @@ def test_levels_that_say_nothing_give_no_certainty():
     assert -log_p.mean() < np.log(2.0) + 0.02
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_rows_of_weight_zero_have_no_influence(frame, labels, lazy):
+    """Neither their levels nor their labels."""
+    weights = np.where(np.arange(N) % 3, 1.0, 0.0)
+    rows = frame.assign(city=frame["city"].where(weights > 0.0, "new"))
+    given, kept = dd.from_pandas(rows, npartitions=4) if lazy else rows, rows[weights > 0.0]
+    how = {"kernel": "10 + linear", "n_active": 60}
+    model = sparsegp.train(given, labels, sample_weight=weights, **how)
+    without = sparsegp.train(kept, labels[weights > 0.0], **how)
+    assert model.encoding == without.encoding
+    np.testing.assert_array_equal(model.predict_proba(rows), without.predict_proba(rows))
+
+
 def test_of_many_classes_there_are_no_means(frame):
     y = np.arange(N) % 11
     table = table_from_frame(frame, y).learnt()

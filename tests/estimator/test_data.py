@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 import sparsegp
 from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor
+from sparsegp.errors import DataError
 
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 
@@ -52,6 +53,18 @@ def test_data_frames_change_nothing(iris, words):
     assert list(estimator.classes_) == ["setosa", "versicolor", "virginica"]
     plain = SparseGPClassifier(n_active=20).fit(*iris)
     np.testing.assert_array_equal(estimator.predict_proba(frame), plain.predict_proba(iris[0]))
+
+
+def test_columns_of_one_name_are_refused(iris):
+    X, y = iris
+    twice = pd.DataFrame(np.asarray(X)[:, :2], columns=["a", "a"])
+    with pytest.raises(DataError, match="X has 2 columns 'a': rename all but one"):
+        SparseGPClassifier().fit(twice, y)
+
+
+def test_few_numbers_are_no_surprise_to_a_regressor(iris, caplog):
+    SparseGPRegressor(n_active=10).fit(*iris)
+    assert not caplog.text
 
 
 @pytest.mark.parametrize("kind", ["pandas", "dask", "polars", "pyarrow"])

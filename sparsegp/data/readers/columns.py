@@ -313,7 +313,8 @@ def _ids(values: Any, name: str, source: str) -> Labels:
 def require_each(gaps: Booleans, name: str, role: str, where: Where, source: str) -> None:
     """Raise a `DataError` if a label or id is missing."""
     if gaps.any():
+        rest = "all rows" if gaps.all() else f"{gaps.sum()} of {len(gaps)} rows; leave these out"
         raise DataError(
             f"{source}, {where(int(gaps.argmax()), name)}: the {role} is missing; every row needs "
-            f"one: give another {role}_column, or leave out such rows, {gaps.sum()} of {len(gaps)}"
+            f"one: give another {role}_column. It is missing in {rest}"
         )

@@ -24,10 +24,10 @@ DELIMITERS, SPACE = ";\t,|", " "
 SPELT = {"\\t": "\t", "tab": "\t", "space": SPACE}
 """Delimiters that are detected, in order of preference, before white space; names for some."""
 
-DASHES = frozenset("-\N{EN DASH}\N{EM DASH}")
+DASHES = frozenset(("-", "--", "---", "\N{EN DASH}", "\N{EM DASH}"))
 MISSING = DASHES.union(
     ("", "NA", "N/A", "n/a", "n.a.", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL", "None"),
-    ("?", "\\N", "#DIV/0!", "#VALUE!"),
+    ("?", "\\N", "NaT", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
 )
 """Words that stand for a missing value in every column, dashes in inputs alone."""
 
