@@ -1,5 +1,6 @@
 """Data frames of pandas, polars, pyarrow and dask, in parts of known length."""
 
+import math
 import re
 import shlex
 from collections import Counter
@@ -61,10 +62,25 @@ LIKE = {
 
 
 def likeness(words: Sequence[str]) -> str:
-    """Return what most words look like and what to do about it, "" if like nothing in `LIKE`."""
+    """Return what most words look like and what to do about it.
+
+    It is "" if that is nothing in `LIKE`, and they are not numbers next to others.
+    """
+    others = [word for word in words if not _is_number(word)]
+    if 0 < len(others) < 0.5 * len(words):
+        return (
+            f"most others look like numbers, but {quoted(others[0])} does not: give such words as "
+            "`missing` if they stand for missing values"
+        )
     share = {what: sum(map(bool, map(like.fullmatch, words))) for like, what in LIKE.items()}
     found = (what for what, count in share.items() if 2 * count > len(words))
     return next((f"most others look like {what}" for what in found), "")
+
+
+def _is_number(word: str) -> bool:
+    with suppress(ValueError):
+        return math.isfinite(float(word))
+    return False
 
 
 def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:

@@ -289,10 +289,12 @@ def test_numbers_as_text_are_categories_with_a_warning(frame, labels, caplog):
     """Whole numbers may be codes."""
     n = np.arange(len(frame))
     rows = pd.DataFrame({"code": (n % 7).astype(str), "x": [f"{k % 7 / 8:.3f}" for k in n]})
+    rows["size"] = np.array(["1", "2", "3", "4", "big"])[n % 5]
     model = sparsegp.train(rows, labels, n_active=10, kernel="rbf")
-    assert [column.kind for column in model.encoding.columns] == ["category"] * 2
+    assert [column.kind for column in model.encoding.columns] == ["category"] * 3
     (message,) = [text for text in caplog.messages if "taken for categories" in text]
     assert "'x', where '0.000' and most others look like numbers as text: convert" in message
+    assert "'size', where '1' and most others look like numbers, but 'big' does not: gi" in message
     assert "'code'" not in message
 
 
