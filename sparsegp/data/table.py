@@ -50,6 +50,8 @@ class Table:
         Name or number of the column that held them, if it was one of a file.
     rows : Integers (n,), optional
         If some rows of the source were left out: the row numbers of the others in the source.
+    repeats : bool
+        Whether rows have the inputs of others, but are separate observations.
     frame : Frame, optional
         The original rows, if their columns are not yet encoded: see `learnt` and `encoded`.
     kinds : mapping of str to str, optional
@@ -81,6 +83,7 @@ class Table:
     weights: Doubles | None = None
     weight_column: str | None = None
     rows: Integers | None = None
+    repeats: bool = False
     frame: Frame | None = None
     kinds: Mapping[str, str] | None = None
     encoding: Encoding | None = None

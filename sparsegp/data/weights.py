@@ -133,7 +133,7 @@ def effective_rows(
         or (not of_numbers and _is_chance(table, codes, totals, places, scheduler))
     ):
         rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
-        return replace(_taken(table, rows, scheduler), weights=None)
+        return replace(_taken(table, rows, scheduler), weights=None, repeats=True)
     if (totals == 1.0).all():
         return replace(_taken(table, np.sort(places)), weights=None)
     if table.origin is not None:

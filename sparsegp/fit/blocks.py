@@ -127,6 +127,10 @@ class SparseRun(Run[SparseModel]):
         if self.past is not None:
             kernels = self.past.active.kernels
             self.active = self.past.active_set(settings.order.slots, settings.dtype)
+        how = settings, self.n_active, self.runtime.scheduler()
+        candidates = choose_candidates(data, self.validation, *how)
+        if candidates is not None and self.past is None and not settings.active_per_class:
+            self.n_active = min(self.n_active, len(candidates))
         bound = settings.bound(n, self.n_active, len(kernels))
         self.block_settings = BlockSettings(
             kernels=kernels,
@@ -140,7 +144,7 @@ class SparseRun(Run[SparseModel]):
             if self.scratch is None
             else functools.partial(zeros_in_file, self.scratch),
             bound=bound,
-            candidates=choose_candidates(data, self.validation, settings, self.n_active),
+            candidates=candidates,
         )
         unit, n_workers = self.block_settings.unit, self.runtime.n_workers
         self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)

@@ -21,9 +21,11 @@ from sparsegp.data import (
     summarise,
     table_from_arrays,
 )
+from sparsegp.data.blocks import compute_each
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.learning.linear_rows import is_regression_target
 from sparsegp.likelihoods import SiteRule
+from sparsegp.math.hashing import hashes_of_rows
 from sparsegp.memory.estimates import DRAWN_ROWS
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
@@ -272,11 +274,17 @@ def choose_validation_rows(
 
 
 def choose_candidates(
-    data: Prepared, validation: Booleans, settings: TrainSettings, n_active: int
+    data: Prepared,
+    validation: Booleans,
+    settings: TrainSettings,
+    n_active: int,
+    scheduler: Any = None,
 ) -> Integers | None:
     """Draw the rows that may become active, in ascending order; return None if all may.
 
-    Of each class there are at least half an equal share, or all of its rows.
+    Of each class there are at least half an equal share, or all of its rows. If separate
+    observations have the same inputs, only the first of these: for the posterior `all`, the others
+    would add nothing to the span of the latent means, and take the place of other inputs.
 
     Parameters
     ----------
@@ -285,12 +293,18 @@ def choose_candidates(
     settings : TrainSettings
     n_active : int
         Number of rows to include.
+    scheduler : str or callable, optional
+        Dask scheduler.
     """
-    n = len(validation)
+    n, able = len(validation), np.flatnonzero(~validation)
     wanted = settings.n_candidates(n, n_active)
-    if wanted >= n - int(validation.sum()):
-        return None
-    rows = np.random.default_rng([settings.seed, n, 2]).permutation(np.flatnonzero(~validation))
+    if is_thinned := data.train.repeats and settings.draws_candidates:
+        parts = data.train.X.to_delayed().ravel()
+        hashes = np.concatenate(compute_each(hashes_of_rows, parts, scheduler=scheduler))
+        able = able[np.sort(np.unique(hashes[able], return_index=True)[1])]
+    if wanted >= len(able):
+        return able if is_thinned else None
+    rows = np.random.default_rng([settings.seed, n, 2]).permutation(able)
     chosen = [rows[:wanted]]
     if not settings.is_regression:
         share = -(-wanted // (2 * len(data.classes)))
