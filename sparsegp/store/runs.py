@@ -84,20 +84,15 @@ class RunDirectory:
         SettingsError
             If the run in it has other settings or data.
         """
-        files = self.folder.sizes()
-        if RUN_FILE in files and not self.overwrite:
-            self.require_no_unfinished_run(resume)
-            self._require_same(run)
-        elif RUN_FILE not in files and files.keys() - {"lock", TUNING}:
-            raise StoreError(f"{self.folder} is not empty and holds no run; choose another `out`")
-        if self.overwrite:
-            self._delete_run()
-        elif RUN_FILE not in files:
-            self._require_no_unfinished_search()
-        if isinstance(self.folder, Directory) and not self.is_finished():
+        self._require_own(run, resume)  # before anything is written
+        if isinstance(self.folder, Directory) and (self.overwrite or not self.is_finished()):
             self._lock = self.folder.lock()  # nothing is written to a finished run
         try:
-            if self.overwrite or RUN_FILE not in files:
+            if self.overwrite:
+                self._delete_run()
+            else:
+                self._require_own(run, resume)  # after what another process wrote until it ended
+            if RUN_FILE not in self.folder.sizes():
                 self._write_json(RUN_FILE, run, new=True)
             self._known = set(self._steps())
         except FileExistsError:
@@ -105,6 +100,21 @@ class RunDirectory:
         except BaseException:
             self.close()
             raise
+
+    def _require_own(self, run: Mapping[str, Any], resume: bool) -> None:
+        """Raise an error as `open` does, if the folder holds anything but this run, or nothing."""
+        files = self.folder.sizes()
+        if RUN_FILE in files and not self.overwrite:
+            self.require_no_unfinished_run(resume)
+            self._require_same(run)
+        elif RUN_FILE not in files:
+            kept = {name for name in files if not (self.overwrite and _is_of_run(name))}
+            if kept - {"lock", TUNING}:
+                raise StoreError(
+                    f"{self.folder} is not empty and holds no run; choose another `out`"
+                )
+            if not self.overwrite:
+                self._require_no_unfinished_search()
 
     def require_no_unfinished_run(self, resume: bool) -> None:
         """Raise an error if an unfinished run is in the way, before any data are read.
@@ -135,6 +145,8 @@ class RunDirectory:
         for folder in self._folders():
             files = folder.sizes()
             others = {name for name in files if not _is_of_run(name)} - {"lock", TUNING}
+            if isinstance(folder, Directory) and folder.path.is_file():
+                raise StoreError(f"{folder} must be a directory; move it, or choose another `out`")
             if others and (self.overwrite or RUN_FILE not in files):
                 raise StoreError(
                     f"{folder} holds {min(others)[:40]}, which is not a file of a run; move it, or "
@@ -154,13 +166,14 @@ class RunDirectory:
 
     def _delete_run(self) -> None:
         """Delete the files of the run and of its kernel search, unless a process uses them."""
-        found = {each: sorted(filter(_is_of_run, each.sizes())) for each in self._folders()}
         with ExitStack() as stack:
-            for folder, names in found.items():
-                if isinstance(folder, Directory) and names:
+            for folder in self._folders():
+                is_locked = folder is self.folder and self._lock is not None
+                is_used = any(map(_is_of_run, folder.sizes()))
+                if isinstance(folder, Directory) and is_used and not is_locked:
                     stack.callback(os.close, folder.lock())
-            for folder, names in found.items():
-                for name in names:  # run.json last
+            for folder in self._folders():
+                for name in filter(_is_of_run, sorted(folder.sizes())):  # run.json last
                     folder.delete(name)
 
     def _require_no_unfinished_search(self) -> None:

@@ -1,5 +1,6 @@
 """The folder of a run: whose it is, which checkpoints are kept, and what is passed over."""
 
+import json
 import os
 from uuid import uuid4
 
@@ -11,7 +12,15 @@ from fsspec.implementations.memory import MemoryFileSystem
 import sparsegp
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.progress import Progress
-from sparsegp.store import MODEL, RunDirectory, folder_of, read_progress, write_file
+from sparsegp.store import (
+    MODEL,
+    Directory,
+    RunDirectory,
+    folder_of,
+    read_progress,
+    read_run,
+    write_file,
+)
 from tests.store.test_folders import get, put
 from tests.store.writer import RUN
 
@@ -129,6 +138,37 @@ def test_a_search_under_way_keeps_its_folder(place):
     assert {"run.json", "checkpoint-00000001.zarr.zip"} <= search.folder.sizes().keys()
     RunDirectory(place, 1, pytest.fail, overwrite=True).open(RUN, resume=False)
     assert search.folder.sizes().keys() <= {"lock"}
+
+
+def test_what_another_process_writes_while_it_holds_the_lock(begin, place, monkeypatch):
+    """It is neither taken for one's own nor left behind by `overwrite`."""
+    if "://" in place:
+        pytest.skip("an object store cannot be locked")
+    lock = Directory.lock
+
+    def late(folder):
+        handle = lock(folder)
+        put(folder, "run.json", json.dumps({"settings": {"n": 2}, "data": {"rows": 5}}).encode())
+        write_file(folder, "model.zarr.zip", MODEL, {}, {})
+        return handle
+
+    monkeypatch.setattr(Directory, "lock", late)
+    with pytest.raises(SettingsError, match="n was 2 and is now 1"):
+        begin()
+    run = RunDirectory(place, 1, pytest.fail, overwrite=True)
+    run.open(RUN, resume=False)
+    assert not run.is_finished()
+    assert read_run(run.folder)[0] == RUN["settings"]
+
+
+def test_nothing_is_deleted_where_the_search_has_no_room(begin, place):
+    if "://" in place:
+        pytest.skip("an object store has no directories")
+    begin().close()
+    put(folder_of(place), "tuning", b"a file")
+    with pytest.raises(StoreError, match="tuning must be a directory"):
+        RunDirectory(place, 1, pytest.fail, overwrite=True).prepare_for_search()
+    assert "run.json" in folder_of(place).sizes()
 
 
 def test_checkpoints_without_a_run_are_overwritten_before_a_search(place):
