@@ -29,13 +29,13 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
     not given are represented by the posterior of the model.
     """
     columns, out = shared.given(options, shared.COLUMNS), options["out"]
-    out = out or f"{run.rstrip('/')}-updated"
     with working(f"{run} and {data}", quiet) as progress:
         import sparsegp
         from sparsegp.cli.tables import facts, require_apart, table_for
         from sparsegp.report.scores import score
         from sparsegp.store import MODEL_FILE, folder_of
 
+        out = out or f"{run.rstrip('/').removesuffix(f'/{MODEL_FILE}')}-updated"
         folder, place = folder_of(out), shared.place(options)
         require_apart(out, run)
         progress.begin("read")

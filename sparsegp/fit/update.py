@@ -115,12 +115,35 @@ def _fit_with_old_rows(
     kept, size = _kept(model, _total(before), _total(new), n_active, n_new)
     settings = _settings(model, size)
     active_inputs(model, before, where["runtime"].scheduler())  # raises an error for other rows
+    _require_labels(model, before)
     data = prepare(_joined(before, new), None, settings, where["runtime"])
     data = replace(data, scaling=replace(data.scaling, mixing=model.scaling.mixing))
     if model.numbers is not None:  # keep the units of the noise variance
         target = model.numbers.encode(data.train.y, data.train.source)
         data = replace(data, numbers=model.numbers, target=target)
     return Training(data, settings, first=_places(model, kept, data), **where)
+
+
+def _require_labels(model: SparseModel, before: Table) -> None:
+    """Raise a DataError if active rows have other labels than in training.
+
+    Rows of class probabilities have several labels, and are not compared.
+    """
+    rows, first = np.unique(model.rows, return_index=True)
+    is_soft = before.rows is not None and len(np.unique(before.rows)) < len(before.rows)
+    if before.y is None or is_soft:
+        return
+    target, y = model.active.target[first], before.y[before.places(rows)]
+    if model.numbers is not None:
+        same = np.isclose(model.numbers.encode(y, before.source), target, 1e-5, 1e-5)
+    else:
+        same = encode_with(model.classes, y, before.source)[0] == target
+    if not same.all():
+        row = int(rows[~same][0])
+        raise DataError(
+            f"{before.source} must hold the labels that the model was trained on; that of row "
+            f"{row} differs: give the rows in the same order, or correct them"
+        )
 
 
 def _places(model: SparseModel, kept: Integers, data: Prepared) -> Integers:

@@ -137,6 +137,8 @@ def test_what_must_hold(model):
     X, y = OLD
     with pytest.raises(DataError, match="active rows"):
         sparsegp.update(model, *NEW, old=(X[::-1], y[::-1]))
+    with pytest.raises(DataError, match="must hold the labels that the model was trained on; that"):
+        sparsegp.update(model, *NEW, old=(X, y[::-1]))
     more = np.vstack([X, X[:1]]), np.append(y, y[0])
     message = f"must hold the {len(X)} rows that the model was trained on"
     with pytest.raises(DataError, match=message):
