@@ -26,9 +26,10 @@ KERNEL = ("--kernel", DEFAULT_KERNEL)
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a child process."""
+    """Return the environment of a child process, whose streams have their usual buffers."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
+    own = {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}
+    return {**os.environ, **own}
 
 
 def invoke(*arguments: object, code: int = 0, text: str | None = None) -> Result:

@@ -4,9 +4,12 @@ A command is one file, and one entry in `program.program`. Slow imports wait unt
 `--help` answers at once.
 """
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
+from typing import TextIO
 
 from sparsegp.errors import Interrupted, masked, visible
 from sparsegp.interrupt import StoppedAtOnce, StopRequest
@@ -17,6 +20,8 @@ AGAIN, INTERRUPTED = "run it again", 130
 
 def main() -> None:
     """Run the program; signals are caught before anything slow is imported."""
+    if sys.stderr is not None:  # it was not closed before the program began
+        sys.stderr = _without_buffer(sys.stderr)
     remedy = resuming()
     code = INTERRUPTED if remedy == AGAIN else Interrupted.exit_code
     try:
@@ -25,8 +30,19 @@ def main() -> None:
 
             program(prog_name="sparsegp")
     except StoppedAtOnce as stop:
-        sys.stderr.write(f"{stop}\n")
+        from sparsegp.cli.output import show
+
+        show([str(stop)], err=True)
         sys.exit(code)
+
+
+def _without_buffer(stream: TextIO) -> TextIO:
+    """Return a stream to the same file that keeps nothing which could not be written.
+
+    A buffer on a full disk would fail again when worker processes start, and at exit.
+    """
+    raw = os.fdopen(stream.fileno(), "wb", buffering=0, closefd=False)
+    return TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)
 
 
 def resuming(words: Sequence[str] | None = None) -> str:

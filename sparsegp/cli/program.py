@@ -75,7 +75,6 @@ class Command(click.Command):
             line = re.sub(rf"(\S{{{LONGEST_WORD}}})\S+", r"\1...", " ".join(line.split()))
             show([line], err=True)
         finally:
-            _discard_unwritten(sys.stderr)
             logger.removeHandler(handler)
             sys.unraisablehook = former
         sys.exit(code)

@@ -55,9 +55,30 @@ def test_a_full_disk_behind_standard_output(command, start, trained, files, tmp_
 def test_a_log_that_cannot_be_written_does_not_end_the_work(where, workers, files, tmp_path):
     train = ["train", str(files / "pair.npz"), "--n-active", "20", "--json", *workers]
     done = run_in_shell([*train, "--out", "run"], where, tmp_path)
-    assert done.returncode == 0
+    assert done.returncode == 0, done
     assert json.loads(done.stdout)["n_active"] == 20
     assert run_in_shell(["inspect", "nothing"], where, tmp_path).returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_late_message_to_a_full_log_does_not_change_the_exit_code(tmp_path):
+    """Dask, for one, reports at exit; Python would exit with 120."""
+    text = (
+        "import atexit, sys\n"
+        "from sparsegp.cli import main\n"
+        "from sparsegp.cli.program import Command\n"
+        "run = Command.main\n"
+        "def late(*args, **extra):\n"
+        "    atexit.register(print, 'late', file=sys.stderr)\n"
+        "    return run(*args, **extra)\n"
+        "Command.main = late\n"
+        "main()\n"
+    )
+    (tmp_path / "late.py").write_text(text)
+    command = 'exec "$0" late.py --version 2>/dev/full'
+    how = {"cwd": tmp_path, "stdout": subprocess.PIPE, "env": processes.environment()}
+    done = subprocess.run(["sh", "-c", command, sys.executable], check=False, **how)
+    assert (done.returncode, done.stdout[:8]) == (0, b"sparsegp")
 
 
 def run_in_shell(command, redirection, folder):
