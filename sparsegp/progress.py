@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -91,3 +91,17 @@ class Recorded(Progress):
     def finish(self) -> None:
         """End the stage."""
         self._progress.finish()
+
+
+def watched(
+    batches: Iterable[tuple[Any, Any]], progress: Progress, total: int, description: str
+) -> Iterator[tuple[Any, Any]]:
+    """Yield batches of rows, and report them as a stage, of `total` rows (0 if unknown)."""
+    progress.start(total, "rows", description)
+    done, began = 0, time.perf_counter()
+    for X, found in batches:
+        yield X, found
+        done += len(X)
+        rate = done / (time.perf_counter() - began)
+        progress.update(done, rows_a_second=f"{float(f'{rate:.2g}'):.0f}")
+    progress.finish()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import json_line, pairs, percent, show, table
+from sparsegp.cli.output import json_line, on_terminal, pairs, percent, show, table
 from sparsegp.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def evaluate(run: str, data: str, as_json: bool, **options: Any) -> None:
     if rows.weights is not None and options["plots"] is not None:
         show(["warning: --plots counts each row once, so weights are not used"], err=True)
         rows = replace(rows, weights=None)
-    evaluation, unseen, logs, codes = score(model, rows)
+    with on_terminal() as progress:
+        evaluation, unseen, logs, codes = score(model, rows, progress)
     two, sets, pictures = None, {}, list[str]()
     if len(model.classes) == 2:
         usual: dict[str, Any] = {"positive": str(model.classes.tolist()[-1]), "threshold": 0.5}

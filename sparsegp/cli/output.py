@@ -1,6 +1,7 @@
 """Text and JSON for standard output."""
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import accumulate
@@ -39,6 +40,13 @@ def working(sources: str, quiet: bool) -> "Iterator[TerminalProgress]":
     with TerminalProgress(quiet=quiet) as progress:
         yield progress
         progress.begin("")
+
+
+def on_terminal(wanted: bool = True) -> "TerminalProgress":
+    """Return a progress display that is quiet unless it is wanted and there is a terminal."""
+    from sparsegp.report import TerminalProgress
+
+    return TerminalProgress(quiet=not (wanted and sys.stderr is not None and sys.stderr.isatty()))
 
 
 def json_line(record: Mapping[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """`sparsegp predict`."""
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -11,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.output import show
+from sparsegp.cli.output import on_terminal, show
 from sparsegp.errors import SettingsError
 from sparsegp.lists import plural
+from sparsegp.progress import watched
 
 if TYPE_CHECKING:
-    from sparsegp.data import Table
     from sparsegp.model import Model
 
 
@@ -70,22 +69,21 @@ def predict(run: str, data: str, out: str, force: bool, **wanted: Any) -> None:
     if model.is_regression and (named := shared.given(of_classes, of_classes)):
         raise SettingsError(f"{shared.in_words(named)} is for classifiers; leave it out")
     if data == "-":
-        tables, source = tables_from(sys.stdin.buffer, model, **columns), STANDARD_INPUT
+        tables, source, n = tables_from(sys.stdin.buffer, model, **columns), STANDARD_INPUT, 0
     else:
         table = table_for(model, data, labels=False, **columns)
-        source, tables = table.source, iter([table])
-    count, began = Counter[str](), time.perf_counter()
-    batches = predictions(model, tables, wanted, count)
-    if path is None:
-        write_lines(sys.stdout, model.classes, batches)
-    else:
-        write(path, model.classes, batches)
+        tables, source, n = iter([table]), table.source, len(table.X)
+    count = Counter[str]()
+    with on_terminal(wanted=path is not None) as progress:
+        read = chain.from_iterable(table.batches() for table in tables)
+        batches = predictions(model, watched(read, progress, n, "predict"), wanted, count)
+        if path is None:
+            write_lines(sys.stdout, model.classes, batches)
+        else:
+            write(path, model.classes, batches)
     rejected = f", {count['rejected']} of them rejected ({' or '.join(reasons(wanted))})"
     done = f"{plural(count['rows'], 'row')} of {source} predicted"
     show([f"{done}{rejected if reasons(wanted) else ''}: {out}"], err=path is None)
-    if sys.stderr.isatty():
-        rate = count["rows"] / (time.perf_counter() - began)
-        show([f"{float(f'{rate:.2g}'):.0f} rows a second, with reading and writing"], err=True)
 
 
 def reasons(wanted: dict[str, Any]) -> list[str]:
@@ -96,12 +94,12 @@ def reasons(wanted: dict[str, Any]) -> list[str]:
 
 
 def predictions(
-    model: "Model", tables: Iterable["Table"], wanted: dict[str, Any], count: Counter[str]
+    model: "Model", rows: Iterable[tuple[Any, Any]], wanted: dict[str, Any], count: Counter[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the arrays to write for each batch of rows, and count the rows."""
     import numpy as np
 
-    for X, found in chain.from_iterable(table.batches() for table in tables):
+    for X, found in rows:
         count["rows"] += len(X)
         if model.is_regression:
             found["labels"], variance = model.predictive_mean_and_variance(X)

@@ -93,8 +93,7 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         kept = shared.given(options, shared.KEPT)
         run = RunOptions(out=out, progress=progress, **kept, **place)
         model, search = fit(table, held_out, settings, run, limits, **room)
-        progress.begin("evaluate")
-        evaluation = None if held_out is None else score(model, held_out)[0]
+        evaluation = None if held_out is None else score(model, held_out, progress)[0]
     record = {
         **outcome(model, table, folder_of(out)),
         "held_out": None if held_out is None else held_out.source,

@@ -47,10 +47,10 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
         progress.begin("prepare")
         how = place | {name: options[name] for name in ("n_active", "resume", "overwrite")}
         updated = sparsegp.update(model, new, old=before, out=out, progress=progress, **how)
-        progress.begin("evaluate")
         judged = dict[str, Any]()
         if held_out is not None:
-            judged = {"before": score(model, held_out)[0], "after": score(updated, held_out)[0]}
+            for name, each in (("before", model), ("after", updated)):
+                judged[name] = score(each, held_out, progress)[0]
     record = {
         "source": new.source,
         "rows": updated.report["rows"],

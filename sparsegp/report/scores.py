@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from sparsegp.data import Table, as_numbers, as_table, known_codes
 from sparsegp.model import Model
+from sparsegp.progress import Progress, watched
 from sparsegp.report import metrics
 from sparsegp.report.metrics import Evaluation, RegressionEvaluation
 
@@ -40,7 +41,7 @@ def evaluate(
 
 
 def score(
-    model: Model, table: Table
+    model: Model, table: Table, progress: Progress | None = None
 ) -> tuple[Evaluation | RegressionEvaluation, list[Any], Any, Any]:
     """Compare the predictions of a model with the labels of a table; see `evaluate`.
 
@@ -55,11 +56,12 @@ def score(
         True classes, -1 for unseen labels; None in a regression.
     """
     table = table.encoded_for(model)
+    batches = watched(table.batches(), progress or Progress(), len(table.X), "evaluate")
     if model.is_regression:
         y = as_numbers(table.y, table.source)
-        moments = [model.predictive_mean_and_variance(X) for X, _ in table.batches()]
+        moments = [model.predictive_mean_and_variance(X) for X, _ in batches]
         mean, variance = (np.concatenate(parts) for parts in zip(*moments, strict=True))
         return metrics.evaluate_regression(mean, variance, y, table.weights), [], None, None
     codes, unseen = known_codes(model.classes, table.y, table.source)
-    logs = np.concatenate([model.predict_log_proba(X) for X, _ in table.batches()])
+    logs = np.concatenate([model.predict_log_proba(X) for X, _ in batches])
     return metrics.evaluate(logs, codes, model.classes, table.weights), unseen, logs, codes

@@ -201,10 +201,15 @@ def test_columns_that_a_model_leaves_out_may_stay(header, invoke, tmp_path):
         invoke("predict", tmp_path / "run", tmp_path / "few.csv", "--out", tmp_path / "few-p.csv")
 
 
-def test_how_many_rows_a_second_is_said_on_a_terminal(trained, files, tmp_path):
+@pytest.mark.parametrize("command", [("predict", "--out", "p.csv", "--force"), ("evaluate",)])
+def test_progress_is_shown_on_a_terminal(command, trained, files, tmp_path):
+    name, *rest = command
+    words = [sys.executable, "-m", "sparsegp", name, str(trained), str(files / "pair.npz"), *rest]
     ours, theirs = pty.openpty()
-    arguments = ["predict", str(trained), str(files / "only.npz"), "--out", str(tmp_path / "p.csv")]
-    subprocess.run([sys.executable, "-m", "sparsegp", *arguments], stderr=theirs, check=True)
+    subprocess.run(words, cwd=tmp_path, stderr=theirs, check=True)
     os.close(theirs)
-    assert re.fullmatch(r"\d+ rows a second, .*\s*", os.read(ours, 1000).decode())
+    shown = os.read(ours, 100_000).decode()
     os.close(ours)
+    assert re.search(rf"{name} (\d+)/\1 rows in 0:00:\d\d, rows a second \d+\s*$", shown)
+    quiet = subprocess.run(words, cwd=tmp_path, capture_output=True, check=True)
+    assert quiet.stderr == b""
