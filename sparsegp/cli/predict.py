@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--out",
     required=True,
     metavar="FILE",
-    help="Output file, .csv, .csv.gz, .npz or .zarr; - writes .csv to standard output.",
+    help="Output file, .csv, .tsv, .parquet, .npz or .zarr; - writes .csv to standard output.",
 )
 @click.option("--latent", is_flag=True, help="Add latent means and variances, before calibration.")
 @shared.number("--reject-below", "Mark rows whose highest probability is below X.", float)
@@ -43,14 +43,14 @@ def predict(run: str, data: str, out: str, force: bool, **wanted: Any) -> None:
     """Predict the rows of DATA with the model in RUN.
 
     Labels and probabilities are written. If DATA has a test part, that part is used; labels are not
-    needed. A .csv has the columns row, label, p_<class>...; .npz and .zarr have the arrays labels,
-    probabilities and classes; all have --id-column under its name. For regression the label is the
-    mean, and its variance, noise included, replaces probabilities. --reject-below and
-    --reject-novel add `rejected`, --set adds `set`, with one column per class, and --novelty adds
-    `novelty`; a .csv has 1 or 0 for true or false. Arrays hold labels unchanged. In a .csv, control
-    characters are escaped, and text that a spreadsheet would interpret as a formula, starting with
-    = + - or @, is preceded by an apostrophe. If DATA is -, .csv text is read from standard input
-    and predicted a few thousand lines at a time.
+    needed. Text (.csv or .tsv, also with .gz) and .parquet have the columns row, label,
+    p_<class>...; .npz and .zarr have the arrays labels, probabilities and classes; all have
+    --id-column under its name. For regression the label is the mean, and its variance, noise
+    included, replaces probabilities. --reject-below and --reject-novel add `rejected`, --set adds
+    `set`, with one column per class, and --novelty adds `novelty`. Text has 1 or 0 for true or
+    false; in it, control characters are escaped, and what a spreadsheet would interpret as a
+    formula, starting with = + - or @, is preceded by an apostrophe. If DATA is -, .csv text is read
+    from standard input and predicted a few thousand lines at a time.
     """
     columns = shared.given(wanted, shared.COLUMNS)
     for name in ("reject_below", "reject_novel"):

@@ -9,6 +9,8 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,12 +31,16 @@ Batches = Iterator[dict[str, Any]]
 others (m,), and those with several columns (m, c)."""
 
 
-def headings(name: str, array: Any, classes: Labels) -> list[str]:
-    """Return the column names of an array in a text file."""
-    if array.ndim == 1 or array.shape[1] == 1:
-        return ["label" if name == "labels" else name]
-    prefix = "p" if name == "probabilities" else name.removeprefix("latent_")
-    return [harmless(f"{prefix}_{label}") for label in classes.tolist()]
+def columns_of(found: dict[str, Any], classes: Labels, start: int) -> Iterator[tuple[str, Any]]:
+    """Yield names and values (m,) of the columns of a batch; the first holds the row numbers."""
+    yield "row", np.arange(start, start + len(found["labels"]))
+    for name, array in found.items():
+        if array.ndim == 1 or array.shape[1] == 1:
+            yield "label" if name == "labels" else name, array.ravel()
+            continue
+        prefix = "p" if name == "probabilities" else name.removeprefix("latent_")
+        for label, values in zip(classes.tolist(), array.T, strict=True):
+            yield f"{prefix}_{label}", values
 
 
 def harmless(text: str) -> str:
@@ -48,32 +54,49 @@ def harmless(text: str) -> str:
 
 
 def write_csv(path: Path, classes: Labels, batches: Batches) -> None:
-    """Write a line for every row, compressed if the name says so; numbers are exact.
+    """Write a line for every row, with tabs or compressed if the name says so; numbers are exact.
 
     Compressed files contain no name and no time, so that the same predictions are the same bytes.
     """
     with open(path, "xb") as raw:
-        is_packed = path.suffix.lower() == ".gz"
+        name = path.name.lower()
+        is_packed = name.endswith(".gz")
+        delimiter = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
         file: Any = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if is_packed else raw
         with TextIOWrapper(file, "utf-8", newline="") as text:
-            write_lines(text, classes, batches)
+            write_lines(text, classes, batches, delimiter)
 
 
-def write_lines(file: TextIO, classes: Labels, batches: Batches) -> None:
+def write_lines(file: TextIO, classes: Labels, batches: Batches, delimiter: str = ",") -> None:
     """Write a line for every row to an open file, batch by batch."""
-    writer, row = csv.writer(file, lineterminator="\n"), 0
+    writer, row = csv.writer(file, delimiter=delimiter, lineterminator="\n"), 0
     for found in batches:
+        names, columns = zip(*columns_of(found, classes, row), strict=True)
         if not row:
-            names = [headings(name, array, classes) for name, array in found.items()]
-            writer.writerow(["row", *(name for each in names for name in each)])
-        columns: list[Any] = [range(row, row + len(found["labels"]))]
-        for array in found.values():
-            plain = array.astype(int) if array.dtype == np.bool_ else array
-            cells = plain.reshape(len(plain), -1).T.tolist()
-            columns += cells if plain.dtype.kind != "U" else [map(harmless, cells[0])]
-        writer.writerows(zip(*columns, strict=True))
+            writer.writerow(map(harmless, names))
+        cells: list[Any] = []
+        for values in columns:
+            plain = (values.astype(int) if values.dtype == np.bool_ else values).tolist()
+            cells.append(plain if values.dtype.kind != "U" else map(harmless, plain))
+        writer.writerows(zip(*cells, strict=True))
         file.flush()
         row += len(found["labels"])
+
+
+def write_parquet(path: Path, classes: Labels, batches: Batches) -> None:
+    """Write the columns of a .csv with labels and names unchanged, a row group per batch."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    row = 0
+    with ExitStack() as stack:
+        for found in batches:
+            names, columns = zip(*columns_of(found, classes, row), strict=True)
+            table = pa.table(list(map(pa.array, columns)), names)
+            if not row:
+                writer = stack.enter_context(ParquetWriter(path, table.schema))
+            writer.write_table(table)
+            row += len(table)
 
 
 def write_npz(path: Path, classes: Labels, batches: Batches) -> None:
@@ -106,8 +129,8 @@ def write_zarr(path: Path, classes: Labels, batches: Batches) -> None:
 
 
 WRITERS: dict[str, Callable[[Path, Labels, Batches], None]] = {
-    ".csv": write_csv,
-    ".csv.gz": write_csv,
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), write_csv),
+    ".parquet": write_parquet,
     ".npz": write_npz,
     ".zarr": write_zarr,
 }
@@ -139,7 +162,8 @@ def check_target(path: Path, force: bool, data: str) -> None:
     StoreError
         If its directory does not exist.
     """
-    writer_of(path)
+    if writer_of(path) is write_parquet and find_spec("pyarrow") is None:
+        raise SettingsError("pyarrow, which writes .parquet, is missing; install sparsegp[parquet]")
     with store_errors("write", path, remedy="choose another --out"):
         if not path.parent.is_dir():
             raise StoreError(f"there is no directory {path.parent} for {path.name}; make it first")

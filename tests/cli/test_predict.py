@@ -10,21 +10,26 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas
 import pytest
 import zarr
 
 import sparsegp
 
-ENDINGS = ["csv", "csv.gz", "npz", "zarr"]
+ENDINGS = ["csv", "csv.gz", "tsv", "parquet", "npz", "zarr"]
+IN_COLUMNS = ENDINGS[:4]
 every_format = pytest.mark.parametrize("ending", ENDINGS)
 
 
 def read(path):
-    """Return the arrays of a file, those of a .csv by the names of its columns."""
-    if ".csv" in path.suffixes:
+    """Return the arrays of a file by name, or its columns."""
+    if path.suffix == ".parquet":
+        frame = pandas.read_parquet(path)
+        return {name: frame[name].to_numpy() for name in frame}
+    if {".csv", ".tsv"} & {*path.suffixes}:
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", newline="", encoding="utf-8") as file:
-            header, *lines = csv.reader(file)
+            header, *lines = csv.reader(file, delimiter="\t" if ".tsv" in path.suffixes else ",")
         return dict(zip(header, np.array(lines).T, strict=True))
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
@@ -59,7 +64,7 @@ def test_what_is_written(ending, data, trained, files, invoke, tmp_path, monkeyp
     assert 0 < rejected.sum() < 100
     assert f"{rejected.sum()} of them rejected (probability below 0.8): {out}" in result.stdout
     found = read(out)
-    if ending.startswith("csv"):
+    if ending in IN_COLUMNS:
         names = [f"{kind}_{k}" for kind in ("p", "mean", "variance") for k in range(3)]
         assert list(found) == ["row", "label", *names, "rejected"]
         values = np.stack([*found.values()], axis=1).astype(float)
@@ -81,9 +86,9 @@ def test_words_for_two_classes(ending, invoke, files, tmp_path):
     invoke("train", files / "two.npz", "--out", run, *arguments)
     invoke("predict", run, files / "two.npz", "--out", out, "--latent")
     found = read(out)
-    if ending.startswith("csv"):
+    if ending in IN_COLUMNS:
         assert list(found) == ["row", "label", "p_no", "p_yes", "latent_mean", "latent_variance"]
-    labels = found["label" if ending.startswith("csv") else "labels"]
+    labels = found["label" if ending in IN_COLUMNS else "labels"]
     assert labels.tolist() == sparsegp.load(run).predict(X).tolist()
 
 
@@ -94,7 +99,7 @@ def test_mean_and_variance_of_a_regression(ending, regressed, invoke, files, tmp
     found = read(out)
     model, X = sparsegp.load(regressed), np.load(files / "numbers.npz")["X_test"]
     mean, variance = model.predictive_mean_and_variance(X)
-    label = found["label" if ending.startswith("csv") else "labels"].astype(float)
+    label = found["label" if ending in IN_COLUMNS else "labels"].astype(float)
     np.testing.assert_array_equal(label, mean)
     np.testing.assert_array_equal(found["variance"].astype(float).ravel(), variance)
     assert "classes" not in found
