@@ -244,10 +244,32 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     assert columns(tmp_path / "a.csv")["x0"].kind == "category"  # a word in each five
 
 
+SPECTRA = "".join(
+    f"{','.join(str(n * k % 7) for k in range(10))},{'ab'[n % 2]}\n" for n in range(50)
+)
+
 HEADERS = {
     "1,2,3,label\n" + "4,5,6,0\n7,8,9,1\n" * 20: (("1", "2", "3"), "is taken for the header"),
     "0,1,label\n" + "4,5,no\n7,8,yes\n" * 20: (("0", "1"), "is taken for the header"),
     "4,5,maybe\n" + "4,5,no\n7,8,yes\n" * 20: (None, "is taken for values"),
+    **{
+        head + SPECTRA[:end]: (tuple(map(str, range(400, 420, 2))), "is taken for the header")
+        for head in (f"{','.join(map(str, range(400, 420, 2)))},label\n",)
+        for end in (len(SPECTRA), len(SPECTRA) // 10)
+    },
+    f"n,{','.join(map(str, range(10)))},c\n"
+    + "".join(f"s{n},{line}" for n, line in enumerate(SPECTRA.splitlines(keepends=True))): (
+        ("n", *map(str, range(10))),
+        "is taken for the header",
+    ),
+    f"{','.join(map(str, range(10)))},c\n" + "1,2,3,4,5,6,7,8,9,10,a\n" * 40: (
+        tuple(map(str, range(10))),
+        "is taken for the header",
+    ),
+    f"{','.join(map(str, range(2, 12)))},c\n" + "1,2,3,4,5,6,7,8,9,10,a\n" * 40: (
+        None,
+        "is taken for values",
+    ),
     "a,2,3,label\n" + "4,5,6,0\n7,8,9,1\n" * 20: (None, "line 1: 'a', 'label' is unlike"),
     "1.5,5,x6,0\n" + "4,5,6,0\n7,8,9,1\n" * 20: (None, "line 1: 'x6' is unlike"),
     "city,street,y\n" + "Ulm,A 1,u\nBonn,B 2,v\n" * 3: (("city", "street"), "for the header"),

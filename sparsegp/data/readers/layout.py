@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple, TextIO
 
 from sparsegp.data.frames import column_names, listed, require_distinct
@@ -23,6 +23,9 @@ HEAD, SNIFFED, COMPARED = 1 << 20, 20, 1000
 DELIMITERS, SPACE = ";\t,|", " "
 SPELT = {"\\t": "\t", "tab": "\t", "space": SPACE}
 """Delimiters that are detected, in order of preference, before white space; names for some."""
+
+MIN_STEPS = 10
+"""Minimum number of columns of a scale whose steps, such as wavelengths, are column names."""
 
 DASHES = frozenset(("-", "--", "---", "\N{EN DASH}", "\N{EM DASH}"))
 MISSING = DASHES.union(
@@ -200,7 +203,7 @@ def _is_header(
     tests = (number(decimal).fullmatch, DATE.fullmatch)
     if not rest:
         return not any(map(tests[0], first))
-    alike, unlike, new = list[int](), list[int](), list[int]()
+    alike, unlike, new, unsure = list[int](), list[int](), list[int](), list[int]()
     for place, (field, *below) in enumerate(zip(first, *rest, strict=False)):
         words = [word for word in map(str.strip, below) if word not in MISSING]
         if field in MISSING or not words:
@@ -210,8 +213,14 @@ def _is_header(
             (alike if field in words or typed[0](field) else unlike).append(place)
         elif len(words) >= SNIFFED and 2 * len({*words}) <= len(words):
             new.append(place)  # a new word above repeated ones
-    *inputs, last = map(str, range(len(first)))
-    numbered = [*first[:-1]] in (inputs, [*inputs[1:], last]) and unlike + new == [len(inputs)]
+        else:
+            unsure.append(place)
+    odd = unlike + new + unsure
+    numbered = bool(odd) and _are_steps(first, rest, odd, decimal)
+    if len(odd) == 1 and not unsure:
+        numbers = [field for place, field in enumerate(first) if place not in odd]
+        n = len(numbers)
+        numbered |= numbers in ([*map(str, range(n))], [*map(str, range(1, n + 1))])
     if 0 < len(unlike) <= len(alike) and not numbered:
         raise DataError(
             f"{name}, line 1: {listed([repr(first[place]) for place in unlike])} is unlike what is "
@@ -225,3 +234,22 @@ def _is_header(
             *(name, listed(first), "the header" if header else "values"),
         )
     return header
+
+
+def _are_steps(
+    first: Sequence[str], rest: Sequence[Sequence[str]], odd: Sequence[int], decimal: str
+) -> bool:
+    """Return whether the first row, but for `odd` fields, holds steps such as wavelengths.
+
+    They are at least `MIN_STEPS` numbers that only rise or only fall, unlike most rows below.
+    """
+
+    def is_monotonic(row: Sequence[str]) -> bool:
+        fields = [field.strip() for place, field in enumerate(row) if place not in odd]
+        found = [float(each.replace(decimal, ".")) for each in fields if is_number(each)]
+        pairs = list(pairwise(found))
+        is_complete = len(found) == len(fields) >= MIN_STEPS
+        return is_complete and (all(a < b for a, b in pairs) or all(a > b for a, b in pairs))
+
+    is_number = number(decimal).fullmatch
+    return is_monotonic(first) and 2 * sum(map(is_monotonic, rest)) < len(rest)
