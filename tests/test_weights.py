@@ -180,6 +180,20 @@ def test_probable_labels_are_rows_with_weights(digits):
     assert sparsegp.soft_labels(X[:1], [[1.0, 0.009, 0.02]]).y.tolist() == [0, 2]
 
 
+def test_probable_labels_of_a_frame_with_gaps():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=90), "b": rng.choice(list("uvw"), 90)})
+    frame.loc[3, "a"] = np.nan
+    P = np.tile([0.3, 0.7], (90, 1))
+    settings = {"kernel": "9*rbf", "n_active": 20}
+    model = sparsegp.train(sparsegp.soft_labels(frame, P), **settings)
+    assert [column.kind for column in model.encoding.columns] == ["number", "category"]
+    both = pd.concat([frame, frame])
+    labels, weights = np.repeat([0, 1], 90), np.repeat([0.3, 0.7], 90)
+    expected = sparsegp.train(both, labels, sample_weight=weights, **settings)
+    same(model, expected, frame[:30])
+
+
 @pytest.mark.parametrize(
     ("P", "message"),
     [

@@ -101,8 +101,8 @@ def verdict(error: Exception) -> tuple[int, str]:
         case MemoryError():
             reason = str(error) or type(error).__name__
             return FAILED, (
-                f"error: memory is full ({reason}); lower --n-active, or see what fits by "
-                "`sparsegp estimate`"
+                f"error: memory is full ({reason}); free some, or train with a lower --n-active "
+                "(`sparsegp estimate` says what fits)"
             )
         case OSError():
             return FAILED, f"error: {error}"

@@ -102,7 +102,7 @@ def table_for(
     if learning:  # which encodes and checks rows itself
         return rows
     table = rows.encoded_for(model)
-    summarise(table.X, table.source, names=table.names)
+    summarise(table.X, table.source, "threads", table.names)
     return table
 
 

@@ -23,5 +23,6 @@ from sparsegp.data.table import as_table as as_table
 from sparsegp.data.table import encode_labels as encode_labels
 from sparsegp.data.table import table_from_arrays as table_from_arrays
 from sparsegp.data.table import table_from_frame as table_from_frame
+from sparsegp.data.table import table_of as table_of
 from sparsegp.data.weights import effective_rows as effective_rows
 from sparsegp.data.weights import without_weights as without_weights

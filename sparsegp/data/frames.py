@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
-from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -109,16 +108,11 @@ def refuse(faults: Sequence[str], source: str) -> None:
 
 
 def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
-    """Return column names, by position where one is empty; None if they are not texts or numbers.
-
-    Whole numbers become texts, as in a file. If they only number the columns there are no names.
-    """
+    """Return column names as texts, by position where one is empty; None if they are 0, 1, ..."""
     given = list(found)
-    known = all(isinstance(name, str | Integral) for name in given)
-    if not known or given == list(range(len(given))):
+    if given == list(range(len(given))):
         return None
-    names = list(map(str, given))
-    return tuple(name or f"{UNNAMED}{place}" for place, name in enumerate(names))
+    return tuple(str(name) or f"{UNNAMED}{place}" for place, name in enumerate(given))
 
 
 def listed(names: Sequence[str]) -> str:

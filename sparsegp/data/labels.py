@@ -289,10 +289,10 @@ def _unique(y: Labels | None, source: str, remedy: str) -> tuple[Labels, Integer
     labels = tidy_labels(y, source)
     if labels.dtype.kind == "O" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
         labels = _one_type(labels.tolist(), source)
-    if labels.dtype.kind == "f" and np.all(
-        (labels == np.rint(labels)) & (np.abs(labels) < TOO_LARGE)
-    ):
-        labels = labels.astype(np.int64)
+    if labels.dtype.kind == "f":
+        labels = labels.astype(np.result_type(labels, np.float64))
+        if np.all((labels == np.rint(labels)) & (np.abs(labels) < TOO_LARGE)):
+            labels = labels.astype(np.int64)
     found, places = np.unique(labels, return_inverse=True)
     if found.dtype.kind == "f" or (found.dtype.kind == "u" and found[-1] >= TOO_LARGE):
         raise DataError(
@@ -328,6 +328,9 @@ def short_strings(texts: Any, source: str) -> Labels:
         longest = max(len(text.encode()) for text in texts)
     except (SystemError, ValueError):  # not Unicode
         longest = LONGEST + 1
-    if longest > LONGEST:
-        raise DataError(f"labels of {source} must be text, in UTF-8 of at most {LONGEST} bytes")
+    if longest > LONGEST or any(text.endswith("\0") for text in texts):
+        raise DataError(
+            f"labels of {source} must be text, in UTF-8 of at most {LONGEST} bytes, without NUL at "
+            "the end"
+        )
     return np.array(texts, dtype=np.str_)

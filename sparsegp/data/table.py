@@ -13,7 +13,7 @@ from sparsegp.data.encoding import DROP, Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
 from sparsegp.data.labels import REAL_KINDS, as_numbers, encode, encode_with, tidy_labels
 from sparsegp.data.means import labels_to_average, learn_means
-from sparsegp.errors import DataError, one_line, quoted
+from sparsegp.errors import DataError, SettingsError, one_line, quoted
 from sparsegp.types import DaskArray, Doubles, Integers, Labels
 
 logger = logging.getLogger(__name__)
@@ -262,10 +262,30 @@ class Dataset:
             )
 
 
-def as_table(X: Any, y: ArrayLike | None = None, sample_weight: Any = None) -> Table:
+def as_table(
+    X: Any, y: ArrayLike | None = None, sample_weight: Any = None, source: str = "X"
+) -> Table:
     """Return X if it is a table, else a table of arrays; with weights, if any are given."""
-    table = X if isinstance(X, Table) else table_from_arrays(X, y)
+    table = X if isinstance(X, Table) else table_from_arrays(X, y, source)
     return table if sample_weight is None else replace(table, weights=sample_weight)
+
+
+def table_of(name: str, given: Any, source: str) -> Table:
+    """Return rows given as the argument `name`: a table, or a tuple (X, y) or (X, y, weights).
+
+    Raises
+    ------
+    SettingsError
+        If it is neither.
+    """
+    if isinstance(given, Table):
+        return given
+    if not isinstance(given, tuple | list) or len(given) not in {2, 3}:
+        raise SettingsError(
+            f"{name} must be a pair of inputs and labels, or these and weights, got {quoted(given)}"
+        )
+    X, y, weights = (*given, None)[:3]
+    return as_table(X, y, weights, source)
 
 
 def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> Table:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_memory
-from sparsegp.data.table import Table, table_from_arrays
+from sparsegp.data.table import Table, table_of
 from sparsegp.data.weights import effective_rows
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.registry import Registry
@@ -88,7 +88,7 @@ def image_shape(p: int, image: tuple[int, int] | None = None) -> tuple[int, int]
 
 
 def virtual_rows(
-    model: Any, rows: Table | tuple[Any, Any], transform: str | Transform, **parameters: Any
+    model: Any, rows: Table | tuple[Any, ...], transform: str | Transform, **parameters: Any
 ) -> Table:
     """Return the training rows followed by transformed copies of the active rows.
 
@@ -99,7 +99,7 @@ def virtual_rows(
     Parameters
     ----------
     model : Model
-    rows : Table or pair (X, y)
+    rows : Table or tuple (X, y) or (X, y, sample_weight)
         Training data of the model.
     transform : str or callable
         A name in `TRANSFORMS`, or a function from an array (m, p) to a sequence of transformed
@@ -124,7 +124,7 @@ def virtual_rows(
     import dask.array as da  # noqa: PLC0415 - slow to import
 
     function = TRANSFORMS[transform] if isinstance(transform, str) else transform
-    table = rows if isinstance(rows, Table) else table_from_arrays(*rows)
+    table = table_of("rows", rows, "X")
     table = table.as_learnt(model)
     if table.y is None:
         raise DataError(f"{table.source} has no labels; copies take those of their originals")

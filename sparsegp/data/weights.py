@@ -255,7 +255,7 @@ def soft_labels(
             "soft labels must be probabilities (n, K) with K labels, two or more, got shapes "
             f"{share.shape} and {labels.shape}"
         )
-    table = as_table(X, np.zeros(len(share)), sample_weight)
+    table = as_table(X, np.zeros(len(share)), sample_weight).learnt()
     bad = ~((share >= 0.0) & (share < np.inf)).all(axis=1) | ~(share.sum(axis=1) > 0.0)
     if bad.any():
         row = int(bad.argmax())

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from sparsegp import memory
-from sparsegp.data import Table, as_table, warn_of_numbers
+from sparsegp.data import Table, as_table, table_of, warn_of_numbers
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import BLOCK_ROWS
 from sparsegp.fit.dense import DenseRun
-from sparsegp.fit.prepare import Prepared, prepare, table_of_pair
+from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, choose_kernel, tunable
@@ -42,7 +42,7 @@ def train(
         Labels: integers or strings; numbers for regression.
     sample_weight : array (n,), optional
         Weights of the log likelihoods of the rows. Copies of rows are merged.
-    test : pair (X, y) or Table, optional
+    test : tuple (X, y) or (X, y, sample_weight), or Table, optional
         Test rows, on which the error is recorded during the selection.
     out : path or URL, optional
         Directory for checkpoints and the model, or a URL such as s3://bucket/run. If it holds
@@ -90,7 +90,7 @@ def train(
         On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
     """
     table = as_table(X, y, sample_weight)
-    held_out = None if test is None else table_of_pair("test", test, "test")
+    held_out = None if test is None else table_of("test", test, "test")
     run, named = RunOptions.among(options)
     settings = settings_given(**named)
     if "task" not in named:

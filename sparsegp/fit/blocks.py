@@ -121,7 +121,7 @@ class SparseRun(Run[SparseModel]):
         self.steps: list[dict[str, Any]] = []
         self.in_step = False
         self.rounds, self.history = 0, list[dict[str, float]]()
-        rule = site_rule(settings, len(data.classes))
+        rule = site_rule(settings, data)
         n_latent = rule.likelihood.n_latent(len(data.classes))
         kernels: Sequence[Kernel] = settings.kernels(n_latent, data.scaled_variances)
         if self.past is not None:

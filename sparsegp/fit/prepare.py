@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,17 +20,19 @@ from sparsegp.data import (
     known_codes,
     scaling_for,
     summarise,
-    table_from_arrays,
 )
 from sparsegp.data.blocks import compute_each
-from sparsegp.errors import SettingsError, quoted
+from sparsegp.errors import SettingsError
 from sparsegp.learning.linear_rows import is_regression_target
 from sparsegp.likelihoods import SiteRule
+from sparsegp.lists import join_first
 from sparsegp.math.hashing import hashes_of_rows
 from sparsegp.memory.estimates import DRAWN_ROWS
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
+
+logger = logging.getLogger(__name__)
 
 N_FOLDS = 5
 """Number of cross-validation folds; ten take twice as long and are no better."""
@@ -183,23 +186,15 @@ def prepare(
     return Prepared(train, classes, target, summary, scaling, *held, numbers, n_given=n_given)
 
 
-def table_of_pair(name: str, given: Any, source: str) -> Table:
-    """Return rows with labels, given as the argument `name`, a table or a pair of arrays."""
-    if isinstance(given, Table):
-        return given
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise SettingsError(f"{name} must be a pair of inputs and labels, got {quoted(given)}")
-    return table_from_arrays(given[0], given[1], source)
-
-
-def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
-    """Return the likelihood for `n_classes` classes, and the rule for its sites.
+def site_rule(settings: TrainSettings, data: Prepared) -> SiteRule:
+    """Return the likelihood for these rows, and the rule for its sites.
 
     Raises
     ------
     SettingsError
-        If likelihood, sites, kernels or strategy do not go with this number of classes.
+        If likelihood, sites, kernels or strategy do not go with the number of classes.
     """
+    n_classes = len(data.classes)
     likelihood = settings.start_likelihood(n_classes)
     several, moments = likelihood.n_latent(n_classes) > 1, settings.sites == "moments"
     if moments and several and not settings.kernel_per_class:
@@ -215,6 +210,13 @@ def site_rule(settings: TrainSettings, n_classes: int) -> SiteRule:
             f"strategy={settings.strategy} is for likelihoods of one latent value, got "
             f"{settings.likelihood}; give strategy=constant"
         )
+    if likelihood.ordered and n_classes > 2 and data.classes.dtype.kind == "U":
+        said = "likelihood=%s takes the classes in alphabetical order, %s; if wrong, number them"
+        logger.warning(said, likelihood.name, join_first(data.classes.tolist(), 5))
+    if settings.likelihood_spec.given is None:
+        kernel = settings.kernels(likelihood.n_latent(n_classes), data.scaled_variances)[0]
+        typical_row = np.sqrt(data.scaled_variances)[np.newaxis]
+        likelihood = likelihood.suited_to(float(kernel.diag(typical_row)[0]), data.target)
     return SiteRule(likelihood, settings.sites, settings.epsilon if moments else 0.0)
 
 

@@ -21,15 +21,17 @@ import numpy as np
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import (
     Table,
+    as_table,
     effective_rows,
     encode_labels,
     encode_with,
     summarise,
-    table_from_arrays,
+    table_of,
 )
 from sparsegp.data.virtual import active_inputs, same_settings
+from sparsegp.data.weights import BALANCED
 from sparsegp.errors import DataError, SettingsError
-from sparsegp.fit.prepare import Prepared, count_original_rows, prepare, table_of_pair
+from sparsegp.fit.prepare import Prepared, count_original_rows, prepare
 from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import MAX_DRAWN, Training
 from sparsegp.model import Model, SparseModel
@@ -45,7 +47,8 @@ def update(
     X: Any,
     y: Any = None,
     *,
-    old: tuple[Any, Any] | Table | None = None,
+    old: tuple[Any, ...] | Table | None = None,
+    sample_weight: Any = None,
     n_active: int | None = None,
     **options: Any,
 ) -> SparseModel:
@@ -57,9 +60,12 @@ def update(
         An informative vector machine with a single active set; it is not modified.
     X, y
         New rows and their labels, as in `train`.
-    old : pair (X, y) or Table, optional
-        The rows that the model was trained on, in the same order. If omitted, they are represented
-        by the posterior of the model; a classifier must then have ``posterior="all"``.
+    old : tuple (X, y) or (X, y, sample_weight), or Table, optional
+        The rows that the model was trained on, in the same order, with their weights if they had
+        any. If omitted, they are represented by the posterior of the model; a classifier must then
+        have ``posterior="all"``.
+    sample_weight : array-like (n,), optional
+        Weights of the new rows.
     n_active : int, optional
         Number of active rows of the new model; unchanged by default. At least the fraction of new
         rows among all rows is newly selected.
@@ -84,10 +90,10 @@ def update(
             "only a model of method=ivm with one active set can be updated; train anew with all "
             "rows"
         )
-    new = X if isinstance(X, Table) else table_from_arrays(X, y, "the new rows")
+    new = as_table(X, y, sample_weight, "the new rows")
     new, before = _fitting(model, new.encoded_for(model)), None
     if old is not None:
-        before = table_of_pair("old", old, "the old rows")
+        before = table_of("old", old, "the old rows")
         before = _fitting(model, before.as_learnt(model))
     run, unknown = RunOptions.among(options)
     if unknown:
@@ -110,6 +116,12 @@ def _fit_with_old_rows(
         raise DataError(
             f"{before.source} must hold the {known} rows that the model was trained on, in the "
             f"same order; found {n_old}"
+        )
+    weight, total = model.report.get("weight"), _total(before)
+    if model.settings["class_weight"] in {"", BALANCED} and not np.isclose(weight or total, total):
+        raise DataError(
+            f"{before.source} must have the weights that the model was trained on, which sum to "
+            f"{weight:.6g}; found {total:.6g}: give them too, as old=(X, y, sample_weight)"
         )
     n_new = len(effective_rows(new, of_numbers=model.is_regression).X)
     kept, size = _kept(model, _total(before), _total(new), n_active, n_new)

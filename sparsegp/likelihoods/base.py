@@ -62,6 +62,8 @@ class Likelihood(Checked, Member, ABC):
     """Whether log p(y|u) is concave in u, so that no site has a negative precision."""
     numeric: ClassVar[bool] = False
     """Whether labels are numbers; otherwise they are class codes 0..K-1."""
+    ordered: ClassVar[bool] = False
+    """Whether the order of the classes matters."""
     curvature_bound: ClassVar[float] = 0.0
     """Upper bound of the eigenvalues of -d2 log p(y|u) / du du'; 0 if there is none. Variational
     sites and the posterior of all rows need one."""
@@ -92,6 +94,13 @@ class Likelihood(Checked, Member, ABC):
         SettingsError
             If the likelihood does not support this number of classes.
         """
+
+    def suited_to(self, variance: float, target: Any) -> Self:
+        """Return the likelihood with initial parameters that suit a prior variance and labels (n,).
+
+        Called if no parameters were given.
+        """
+        return self
 
     @abstractmethod
     def log_density(self, latent: Doubles, target: Any) -> Doubles:

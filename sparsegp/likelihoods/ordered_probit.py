@@ -36,6 +36,7 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
     """
 
     variadic: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
 
     thresholds: tuple[float, ...] = (0.0,)
 
@@ -59,6 +60,12 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
         require_classes(cls.name, n_classes)
         shares = np.arange(1, n_classes) / n_classes
         return cls(tuple((np.sqrt(2.0) * ndtri(shares)).tolist()))
+
+    def suited_to(self, variance: float, target: Any) -> Self:
+        """Return thresholds by which the prior probabilities are the shares of the classes."""
+        shares = np.cumsum(np.bincount(target, minlength=len(self.thresholds) + 1)) / len(target)
+        thresholds = np.sqrt(1.0 + variance) * ndtri(shares[:-1])
+        return replace(self, thresholds=tuple(thresholds.tolist()))
 
     def _n_classes(self, n_latent: int) -> int:
         return len(self.thresholds) + 1

@@ -102,6 +102,8 @@ def read_errors(place: str) -> Iterator[None]:
     """Turn all errors of reading a file, or of creating objects from it, into a `StoreError`."""
     try:
         yield
+    except MemoryError:  # which says nothing about the file
+        raise
     except Exception as error:
         if isinstance(error, StoreError) and str(error).startswith(place):
             raise

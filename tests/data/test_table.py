@@ -128,6 +128,25 @@ def test_numbered_columns_come_in_any_order(sample):
     assert not np.array_equal(model.predict_proba(X[:, [2, 0, 3, 1]]), expected)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        [400.0, 400.5, 401.0, 401.5],
+        [*"abc", None],
+        pd.date_range("2024-01-01", periods=4),
+        pd.MultiIndex.from_product([["u", "v"], [1, 2]]),
+    ],
+)
+def test_columns_of_any_names_come_in_any_order(names, sample):
+    X, y = sample
+    rows = pd.DataFrame(X, columns=names)
+    model = sparsegp.train(rows, y, kernel="rbf", n_active=9)
+    turned = rows.iloc[:, ::-1]
+    np.testing.assert_array_equal(model.predict_proba(turned), model.predict_proba(rows))
+    with pytest.raises(DataError, match="column"):
+        model.predict_proba(pd.DataFrame(X, columns=list("efgh")))
+
+
 def test_a_header_of_numbers_is_that_of_the_training_file(tmp_path):
     rng = np.random.default_rng(1)
     rows = pd.DataFrame(rng.normal(size=(60, 3)))

@@ -43,6 +43,16 @@ def table(data, first):
     return sparsegp.virtual_rows(first, data, "shift", image=(6, 5))
 
 
+def test_weights_of_rows_and_what_are_no_rows(data, first):
+    X, y = data
+    found = sparsegp.virtual_rows(first, (X, y, np.full(len(X), 2.0)), "shift", image=(6, 5))
+    assert len(found.X) > len(X)
+    assert found.weights.tolist() == [2.0] * len(found.X)
+    for wrong in (X, (X,), (X, y, y, y), "rows"):
+        with pytest.raises(SettingsError, match="rows must be a pair of inputs and labels"):
+            sparsegp.virtual_rows(first, wrong, "shift")
+
+
 @pytest.mark.parametrize("pixels", [1, 2, 4])
 def test_shifts_are_those_of_scipy(pixels):
     X = np.random.default_rng(1).integers(1, 256, size=(7, 30)).astype(np.uint8)

@@ -133,6 +133,18 @@ def test_rows_with_weights_and_encoded_columns():
         sparsegp.update(model, new[:0], y[:0])
 
 
+def test_weights_of_old_and_new_rows():
+    (X, y), (new, label) = OLD, NEW
+    w, v = np.where(X[:, 1] > 0, 20.0, 0.05), np.full(len(new), 3.0)
+    model = sparsegp.train(X, y, sample_weight=w, kernel=KERNEL, n_active=60)
+    updated = sparsegp.update(model, new, label, sample_weight=v, old=(X, y, w))
+    assert updated.report["weight"] == pytest.approx(w.sum() + v.sum())
+    tables = as_table(new, label, v), as_table(X, y, w)
+    assert_same(sparsegp.update(model, tables[0], old=tables[1]), updated, new)
+    with pytest.raises(DataError, match=r"weights that the model was trained on, which sum to 7"):
+        sparsegp.update(model, new, label, old=(X, y))
+
+
 def test_what_must_hold(model):
     X, y = OLD
     with pytest.raises(DataError, match="active rows"):

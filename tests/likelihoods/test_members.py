@@ -37,6 +37,13 @@ def test_members_that_coincide():
     np.testing.assert_allclose(pair.curvature, np.repeat(one.curvature / gap**2, 2, 1), atol=1e-6)
 
 
+def test_ordered_classes_start_from_their_shares():
+    target = np.repeat([0, 1, 2, 3], [30, 10, 20, 40])
+    found = OrderedProbit.start(4).suited_to(24.0, target)
+    prior = [found.log_z(np.zeros((1, 1)), np.full((1, 1), 24.0), np.array([k])) for k in range(4)]
+    np.testing.assert_allclose(np.exp(prior)[:, 0], [0.3, 0.1, 0.2, 0.4], rtol=1e-12)
+
+
 def test_gaussian_density_integrates_to_one_and_predicts_with_noise():
     likelihood, mean, variance = Gaussian(0.3), np.array([[0.8]]), np.array([[2.0]])
     density = quad(lambda y: math.exp(likelihood.log_density(mean[0], y)), -10, 10)[0]
