@@ -27,9 +27,13 @@ from sparsegp.cli.predict import predict
 from sparsegp.cli.train import train
 from sparsegp.cli.tune import tune
 from sparsegp.cli.update import update
-from sparsegp.errors import Interrupted, SparseGPError, visible
+from sparsegp.errors import Interrupted, SettingsError, SparseGPError, size, visible
 
 FAILED = 2
+
+ADDRESSES, ADDRESSES_PER_THREAD = 1_400_000_000, 175_000_000
+"""Bytes of address space that libraries reserve, mostly for nothing. With a lower limit BLAS may
+hang, deaf to signals, or crash."""
 
 LONGEST_WORD = 300
 """Maximum length of a word in a message, which may quote input of any length."""
@@ -109,6 +113,23 @@ def verdict(error: Exception) -> tuple[int, str]:
     raise error
 
 
+def require_address_space() -> None:
+    """Raise a SettingsError if the limit of the address space (`ulimit -v`) is too low."""
+    try:
+        import resource
+
+        processors = len(os.sched_getaffinity(0))
+    except (AttributeError, ImportError):  # no Linux
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    needed = ADDRESSES + ADDRESSES_PER_THREAD * (processors + 2)
+    if resource.RLIM_INFINITY != limit < needed:
+        raise SettingsError(
+            f"the address space of a process must be at least {size(needed)} on this machine, and "
+            f"is limited to {size(limit)}; raise the limit, ulimit -v"
+        )
+
+
 def _unless_interrupted(found: "sys.UnraisableHookArgs") -> None:
     """Show an exception of a finalizer, unless it is a second Ctrl-C that came just then."""
     if not isinstance(found.exc_value, KeyboardInterrupt):
@@ -137,5 +158,6 @@ def _discard_unwritten(stream: TextIO | None) -> None:
 @click.pass_context
 def program(ctx: click.Context) -> None:
     """Sparse Gaussian process classifiers by the informative vector machine."""
+    require_address_space()
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

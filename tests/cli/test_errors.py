@@ -4,6 +4,8 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from unittest.mock import Mock
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 import sparsegp
 from sparsegp.store import MODEL_FILE
-from tests.processes import checkpoints
+from tests.processes import checkpoints, environment
 
 REFUSED = [
     # the command
@@ -305,3 +307,16 @@ def test_what_may_happen_at_any_time(error, code, last, files, invoke, monkeypat
     monkeypatch.setattr("sparsegp.fit.api.fit", Mock(side_effect=error))
     result = invoke("train", files / "pair.npz", "--out", tmp_path / "run", "--quiet", code=code)
     assert re.fullmatch(last, result.stderr.splitlines()[-1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of the address space")
+def test_a_low_limit_of_the_address_space():
+    """OpenBLAS would hang with some limits, and crash with others."""
+    words = f"ulimit -v 1600000; exec {sys.executable} -m sparsegp train digits"
+    how = {"capture_output": True, "text": True, "env": environment()}
+    done = subprocess.run(["bash", "-c", words], check=False, timeout=60, **how)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(
+        r"error: the address space of a process must be at least .* raise the limit, ulimit -v\n",
+        done.stderr,
+    )
