@@ -175,7 +175,7 @@ def outcome(model: "Model", table: "Table", folder: "Folder") -> dict[str, Any]:
         "likelihood": model.likelihood.to_json(),
         "run": str(folder),
         "model": f"{folder}/{MODEL_FILE}",
-        "model_bytes": folder.sizes()[MODEL_FILE],
+        "model_bytes": folder.sizes().get(MODEL_FILE, 0),
     }
 
 
