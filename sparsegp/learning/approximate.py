@@ -31,6 +31,7 @@ from sparsegp.math.linalg import (
     solve_lower,
     solve_lower_in_place,
 )
+from sparsegp.posterior.base import penalty_jitter
 from sparsegp.posterior.early_stopping import MAX_STEPS, scale_of
 from sparsegp.types import Doubles, Floats
 
@@ -82,7 +83,8 @@ class ApproximateFit:
         self.factor = lower_cholesky(covariance, "the covariance of the active rows")
         self.features, self.held_features = map(self._features, (self.X, self.X_held))
         inverse = inverse_triangle(self.factor)
-        self.penalty = np.eye(d) - inverse @ inverse.T
+        jitter = penalty_jitter(float(covariance.diagonal().mean()), d, self.X.dtype)
+        self.penalty = (1.0 + jitter) * np.eye(d) - inverse @ inverse.T
         self.rows = make_rows(self.features, self.target, self.n_classes, self.weights)
         weighted = self.features if self.weights is None else self.features * self.weights
         self.bound = self.rows.bound * (weighted @ self.features.T).astype(np.float64)

@@ -94,6 +94,7 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     report = {
         "objective": ascent.value,
         "rounds": state.rounds + (state.search.best.rounds if state.search.best else 0),
+        "jitter_of_penalty": problem.jitter,
         "jitter_of_metric": max(jitter for _, jitter in problem.metric),
         **asdict(plan.calibration),
         "validation_nlpp": plan.validation_nlpp,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from sparsegp.errors import DataError
 from sparsegp.fields import Checked, setting
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 
 COVARIANCE = "the covariance of the active rows"
+
+MAX_ROUNDING = 1e-3
+"""Maximum latent variance, at the kernel's own variance, that rounding errors of features have."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,25 @@ class ActiveRows:
             covariance[np.diag_indices_from(covariance)] += 1.0 / self.precision[members, c]
             factors.append(lower_cholesky(covariance, COVARIANCE, in_place=True))
         return factors
+
+
+def penalty_jitter(variance: float, d: int, precision: DTypeLike) -> float:
+    """Return what is added to the diagonal of P, so that rounding errors do not act as inputs.
+
+    Where a kernel has fewer directions than there are active rows, P vanishes, and the features are
+    rounding errors of about eps k(x, x), which could be fitted at no cost. With a penalty q for
+    each of d features their prior variance is d (eps k)^2 / q.
+
+    Parameters
+    ----------
+    variance : float
+        Mean prior variance of the active rows.
+    d : int
+        Number of active rows.
+    precision : dtype
+        That in which features are computed.
+    """
+    return d * (float(np.finfo(precision).eps) * variance) ** 2 / MAX_ROUNDING
 
 
 def lower_covariance(kernel: Kernel, x: Doubles) -> Doubles:

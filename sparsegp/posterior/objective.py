@@ -19,7 +19,7 @@ from sparsegp.math.linalg import (
 )
 from sparsegp.math.products import TILE
 from sparsegp.math.summation import quantum
-from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
+from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows, penalty_jitter
 from sparsegp.posterior.predict import reduction
 from sparsegp.types import Doubles
 
@@ -49,6 +49,8 @@ class Problem:
         its diagonal, relative to the mean of the diagonal.
     penalty : list of Doubles (d, d)
         P / s of each kernel, plus the term of a former posterior.
+    jitter : float
+        What was added to the diagonal of P, see `penalty_jitter`.
     tilt : Doubles (C, d, R), optional
         Its product with the coefficients is subtracted from the objective.
     """
@@ -58,7 +60,8 @@ class Problem:
         self.validation = np.empty(0)
         self.tilt: Doubles | None = None
         x = np.asarray(active.x, dtype=np.float64)
-        largest = max(float(kernel.diag(x).max()) for kernel in active.kernels)
+        variances = np.stack([kernel.diag(x) for kernel in active.kernels])
+        largest, mean = float(variances.max()), float(variances.mean(axis=1).max())
         self.quanta = {
             "gram": quantum(rows.total * largest * SAFE_VARIANCE_RANGE),
             "slope": quantum(rows.total * np.sqrt(largest * SAFE_VARIANCE_RANGE) * 32.0),
@@ -67,6 +70,9 @@ class Problem:
         self.resolution = 4.0 * self.quanta["value"]
         factors = self.factors = active.factors()
         self.whole = active.penalties(factors)  # P at the kernels' own variance
+        self.jitter = penalty_jitter(mean, len(x), rows.precision)
+        for penalty in self.whole:
+            penalty[np.diag_indices_from(penalty)] += self.jitter
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.anchor: list[Any] = []  # from a former posterior, as is the force
         self.force: Any = 0.0
