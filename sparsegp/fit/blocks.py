@@ -100,7 +100,7 @@ class SparseRun(Run[SparseModel]):
         if data.has_fewer_rows and self.past is None:
             self.settings = self.settings.for_rows(n)
         settings, self.weights = self.settings, weights
-        self.n_rows, self.precision, self.tolerance = n, settings.dtype, settings.tolerance
+        self.n_rows, self.precision = n, settings.dtype
         self.calibrate = settings.keeps_validation_rows or settings.learns_noise
         self.validation = choose_validation_rows(
             data.target, settings, data.train.origin, keeps_scale=self.past is not None
@@ -113,6 +113,8 @@ class SparseRun(Run[SparseModel]):
         if weights is not None:
             self.total, own = float(weights.sum()), weights[self.validation]
             self.validation_weights = own / own.mean() if len(own) else own
+        # few rows of large weight would end an ascent too early
+        self.tolerance = settings.tolerance * min(self.total, n)
         wanted = settings.n_active if self.past is not None else None  # may exceed the new rows
         self.n_active = wanted or settings.rows_to_include(n)
         self.block_type = PairBlock if settings.active_per_class else RowBlock

@@ -36,7 +36,7 @@ from sparsegp.learning.plan import (
     Plan,
 )
 from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, search
-from sparsegp.learning.space import MAX_SEARCH_COLUMNS, Candidates
+from sparsegp.learning.space import MAX_SEARCH_COLUMNS, SAFE, Candidates
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
 from sparsegp.store import RUN_FILE, in_order, read_records, records_of
@@ -179,9 +179,6 @@ def skips_search(
 ) -> bool:
     """Return whether the default search is skipped, as it would be noise or change nothing.
 
-    Many columns with one range that resemble their neighbours are pixels, spectra and the like,
-    which only matter together.
-
     Parameters
     ----------
     rows : Table
@@ -195,9 +192,20 @@ def skips_search(
         Dask scheduler that reads the first rows.
     """
     few = summary.n < MIN_ROWS_FOR_SEARCH or summary.p > MAX_SEARCH_COLUMNS
-    virtual = rows.origin is not None and rows.weights is None
-    if few or virtual:
-        return True
+    return few or _are_virtual(rows) or _are_pixels(rows, summary, scaling, settings, scheduler)
+
+
+def _are_virtual(rows: Table) -> bool:
+    return rows.origin is not None and rows.weights is None
+
+
+def _are_pixels(
+    rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any
+) -> bool:
+    """Return whether many columns with one range resemble their neighbours.
+
+    These are pixels, spectra and the like, which only matter together.
+    """
     alike = settings.scaling == AUTO and scaling in {"none", "range"}
     indicators = summary.whole and summary.high.max() - summary.low.min() == 1
     if not alike or indicators or summary.p < PIXELS:
@@ -250,14 +258,19 @@ class Tuning(Run[Tuned]):
         data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
         self.n_active = settings.rows_to_include(data.summary.n)
         self.scalings, self.sample = {settings.scaling: data.scaling}, None
-        self._is_guarded = skips_search(
-            data.train, data.summary, data.scaling.name, settings, scheduler
+        how = data.train, data.summary, data.scaling.name, settings, scheduler
+        self._is_guarded = skips_search(*how)
+        searches = self.max_trials is not None or not self._is_guarded
+        self._takes_safe = (
+            not (searches or self.is_given or settings.is_regression or _are_virtual(data.train))
+            and data.summary.p <= MAX_SEARCH_COLUMNS
+            and not _are_pixels(*how)
         )
-        if self.max_trials is not None or not self._is_guarded:
-            if settings.scaling == AUTO:
-                self.scalings["quantile"] = choose_scaling(
-                    "quantile", data.train, data.summary, settings, scheduler
-                )
+        if (searches or self._takes_safe) and settings.scaling == AUTO:
+            self.scalings["quantile"] = choose_scaling(
+                "quantile", data.train, data.summary, settings, scheduler
+            )
+        if searches:
             most, parts = (
                 (MAX_ROWS, 1) if self.max_trials is None else (REESTIMATE_ROWS, SEARCH_FOLDS)
             )
@@ -298,7 +311,8 @@ class Tuning(Run[Tuned]):
                 rule: each.variances(self.data.summary) for rule, each in self.scalings.items()
             }
             candidates = Candidates(self.settings.first_kernel, variances, self.settings.seed)
-            choice = Choice(*candidates.known[0], None, None, ALL_RUNGS)
+            number = SAFE if self._takes_safe else 0
+            choice = Choice(*candidates.known[number], None, None, ALL_RUNGS)
             if self.sample is not None:
                 choice = search(candidates, self._plan(self.sample), self.try_out)
             self.choice = asdict(choice)

@@ -84,7 +84,7 @@ class ApproximateFit:
         self.features, self.held_features = map(self._features, (self.X, self.X_held))
         inverse = inverse_triangle(self.factor)
         jitter = penalty_jitter(float(covariance.diagonal().mean()), d, self.X.dtype)
-        self.penalty = (1.0 + jitter) * np.eye(d) - inverse @ inverse.T
+        self.penalty = np.eye(d) - (1.0 - jitter) * (inverse @ inverse.T)
         self.rows = make_rows(self.features, self.target, self.n_classes, self.weights)
         weighted = self.features if self.weights is None else self.features * self.weights
         self.bound = self.rows.bound * (weighted @ self.features.T).astype(np.float64)

@@ -79,7 +79,7 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     For regression it has a closed form (posterior/regression.py).
 
     The ascent with all rows stops when both the gain of an iteration and the gain promised by its
-    gradient are at most `rows.tolerance` nats per row.
+    gradient are at most `rows.tolerance` nats.
     """
     if active.likelihood.numeric:
         return least_squares(active, rows)
@@ -194,7 +194,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         state.ascent = problem.begin(point)
         calibration = replace(MEAN_ONLY, prior_scale=scale)
         return Plan(calibration, validation_nlpp=tried, scores=left_out)
-    search, small = state.search, rows.tolerance * rows.total / TILE
+    search, small = state.search, rows.tolerance / TILE
     problem.joined = False
     while not search.over:
         columns = columns_of_part(rows.n_rows) if search.part else TILE
@@ -215,7 +215,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
 
 def _maximise(problem: Problem, rows: Rows, state: Ascents) -> Ascent:
     """Run the final ascent with all rows, from the start or from the best point of the search."""
-    problem.joined, small, most = True, rows.tolerance * rows.total, MAX_ROUNDS
+    problem.joined, small, most = True, rows.tolerance, MAX_ROUNDS
     best = state.search.best
     if best is not None:
         problem.tilt, most = best.ascent.gradient, MAX_JOINED_ITERATIONS

@@ -87,12 +87,19 @@ class ActiveRows:
         names = ("x", "target", "site", "precision")
         return replace(self, **{name: getattr(self, name)[places] for name in names})
 
-    def penalties(self, factors: Sequence[Doubles]) -> list[Doubles]:
-        """Return P = I - L^-1 Pi^-1 L^-T of each kernel, for factors L (posterior/all_data.py)."""
+    def penalties(self, factors: Sequence[Doubles], jitter: float = 0.0) -> list[Doubles]:
+        """Return P = L^-1 (C + jitter I) L^-T of each kernel, for factors L.
+
+        Without jitter it is I - L^-1 Pi^-1 L^-T; see posterior/all_data.py and `penalty_jitter`.
+        """
         found = []
         for factor, precision in zip(factors, self.precision.T, strict=True):
             root = np.sqrt(precision)[:, np.newaxis] * factor
             penalty = inverse_of_square(root)  # L^-1 Pi^-1 L^-T
+            if (precision == precision[0]).all():
+                penalty *= 1.0 - jitter * precision[0]
+            elif jitter:
+                penalty -= jitter * inverse_of_square(np.array(factor))
             np.negative(penalty, out=penalty)
             penalty[np.diag_indices_from(penalty)] += 1.0
             found.append(penalty)
@@ -110,11 +117,11 @@ class ActiveRows:
 
 
 def penalty_jitter(variance: float, d: int, precision: DTypeLike) -> float:
-    """Return what is added to the diagonal of P, so that rounding errors do not act as inputs.
+    """Return the jitter of C in P by which rounding errors do not act as inputs.
 
-    Where a kernel has fewer directions than there are active rows, P vanishes, and the features are
-    rounding errors of about eps k(x, x), which could be fitted at no cost. With a penalty q for
-    each of d features their prior variance is d (eps k)^2 / q.
+    Where a kernel has fewer directions than there are active rows, C and P vanish, and the features
+    L^-1 k are those of errors of about eps k(x, x), which could be fitted at no cost. With a jitter
+    q of C their prior variance is d (eps k)^2 / q.
 
     Parameters
     ----------
@@ -211,7 +218,7 @@ class Rows(Protocol):
     precision : dtype
         Data type of the stub matrices in the blocks.
     tolerance : float
-        Gain per iteration, in nats divided by the total weight, at which an ascent stops.
+        Gain of an iteration, in nats, at which an ascent stops.
     calibrate : bool
         Whether to fit the calibration or, in a regression, the noise variance.
     keeps_scores : bool

@@ -115,7 +115,7 @@ def best_scale(
     problem, tried, losses = Folds(whole), dict[str, float](), dict[int, float]()
     ascent, left_out, point, step, best = None, np.empty(0), np.empty(0), 0, 0
     rows, likelihood = whole.rows, whole.active.likelihood
-    small = rows.tolerance * rows.total * problem.n_sets
+    small = rows.tolerance * problem.n_sets
     while step not in losses and abs(step) <= MAX_STEPS:
         before, scale = problem.scale, scale_of(step)
         problem.set_scale(scale)

@@ -50,7 +50,7 @@ class Problem:
     penalty : list of Doubles (d, d)
         P / s of each kernel, plus the term of a former posterior.
     jitter : float
-        What was added to the diagonal of P, see `penalty_jitter`.
+        That of C in P, see `penalty_jitter`.
     tilt : Doubles (C, d, R), optional
         Its product with the coefficients is subtracted from the objective.
     """
@@ -69,10 +69,8 @@ class Problem:
         }
         self.resolution = 4.0 * self.quanta["value"]
         factors = self.factors = active.factors()
-        self.whole = active.penalties(factors)  # P at the kernels' own variance
         self.jitter = penalty_jitter(mean, len(x), rows.precision)
-        for penalty in self.whole:
-            penalty[np.diag_indices_from(penalty)] += self.jitter
+        self.whole = active.penalties(factors, self.jitter)  # P at the kernels' own variance
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.anchor: list[Any] = []  # from a former posterior, as is the force
         self.force: Any = 0.0
