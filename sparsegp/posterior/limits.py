@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsegp.errors import SettingsError
+from sparsegp.fields import Setting
 from sparsegp.kernels import Kernel
 from sparsegp.math.linalg import lower_cholesky, solve_lower
 from sparsegp.math.quantiles import Quantiles
@@ -31,6 +32,9 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 STRETCH = 2.0
 """Divisor of the scaled inputs. On nine training sets 2 to 4 were equally good at detecting a class
 that was left out, or an eighth of the values taken from other rows; less was worse."""
+
+COVERAGE = Setting("coverage", float, 0.95, optional=False, above=0.0, below=1.0)
+"""Requested coverage of prediction sets."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +129,7 @@ def prediction_sets(probabilities: Doubles, scores: Quantiles | None, coverage: 
     SettingsError
         If there are no scores or too few, or the coverage is not between 0 and 1.
     """
-    if not 0.0 < coverage < 1.0:
-        raise SettingsError(
-            f"the coverage of prediction sets must be between 0 and 1, got {coverage:g}"
-        )
+    coverage = COVERAGE.checked(coverage)
     if scores is None:
         raise SettingsError(
             "prediction sets need validation rows, and the model had none, or is of an older "

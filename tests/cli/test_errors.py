@@ -102,7 +102,7 @@ REFUSED = [
     ("evaluate trained unlabelled.npz", "has no labels"),
     ("evaluate trained inputs.csv", "has no labels"),
     ("evaluate trained others.npz", "must be among 0, 1, 2, found none of them but 100, "),
-    ("evaluate trained only.npz --set 1.5", "must be between 0 and 1, got 1.5"),
+    ("evaluate trained only.npz --set 1.5", "coverage must be below 1.0, got 1.5"),
     ("evaluate trained only.npz --threshold 0.3", "is for classifiers of two classes; leave"),
     ("evaluate regressed numbers.npz --plots {out}", "relevances of kernels such as ard"),
     ("evaluate nothing toy", "nothing"),

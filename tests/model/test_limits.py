@@ -41,6 +41,12 @@ def test_without_validation_rows_those_of_training_are_judged_without_themselves
     assert np.mean(usual >= 0.9) == pytest.approx(0.1, abs=0.1)
 
 
+@pytest.mark.parametrize("coverage", ["0.9", 1.5, 0, None])
+def test_what_is_no_coverage(model, coverage):
+    with pytest.raises(SettingsError, match="coverage must be"):
+        model.predict_set(np.zeros((1, model.n_features)), coverage)
+
+
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
 def test_sets_hold_the_true_class_as_often_as_asked(model, coverage):
     X, y = rows(4000, 1)
@@ -78,7 +84,7 @@ def test_what_is_not_known_is_said(model):
         dense.predict_set(X)
     with pytest.raises(SettingsError, match="need 999 validation rows, the model had"):
         model.predict_set(X, 0.999)
-    with pytest.raises(SettingsError, match="between 0 and 1, got 1"):
+    with pytest.raises(SettingsError, match="coverage must be below 1.0, got 1"):
         model.predict_set(X, 1.0)
 
 
