@@ -84,7 +84,7 @@ def test_what_is_not_known_is_said(model):
         dense.predict_set(X)
     with pytest.raises(SettingsError, match="need 999 validation rows, the model had"):
         model.predict_set(X, 0.999)
-    with pytest.raises(SettingsError, match="coverage must be below 1.0, got 1"):
+    with pytest.raises(SettingsError, match=r"coverage must be below 1\.0, got 1"):
         model.predict_set(X, 1.0)
 
 
