@@ -123,10 +123,10 @@ class Setting:
         return found
 
 
-def path_text(name: str, path: Any) -> str:
+def path_text(name: str, path: Any, what: str = "text or a path") -> str:
     """Return a path or a URL as text; raise a SettingsError if it is neither."""
     if not isinstance(path, str | os.PathLike) or "\0" in (text := os.fsdecode(path)):
-        raise SettingsError(f"{name} must be text or a path, got {quoted(path)}")
+        raise SettingsError(f"{name} must be {what}, got {quoted(path)}")
     return text
 
 

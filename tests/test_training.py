@@ -231,6 +231,13 @@ def test_arguments_of_other_types_are_refused_by_name(name, value):
         sparsegp.train(X, y, n_active=5, **{name: value})
 
 
+@pytest.mark.parametrize("wrong", [{"runtime": 2}, {"threads": 2}, {"workers": 2}])
+def test_a_wrong_place_of_a_run_is_answered_by_how_to_say_it(wrong):
+    X, y, _ = data_for("pairs")
+    with pytest.raises(SettingsError, match=r"(threads|workers)=[2N]"):
+        sparsegp.train(X, y, n_active=5, **wrong)
+
+
 @pytest.mark.parametrize("limit", [{"max_trials": 1.5}, {"max_seconds": "a"}, {"out": 5}])
 def test_limits_of_a_tuning_of_other_types_are_refused(limit):
     X, y, _ = data_for("pairs")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Where: TypeAlias = "Runtime | Client | str | os.PathLike[str] | None"
 """A runtime, a Dask client, or a description of where to run: see `open_runtime`."""
 
+HOW = "'threads=N', 'workers=N', the address of a Dask scheduler, its *.json or a *.yaml file"
+
 
 @contextmanager
 def open_runtime(
@@ -63,7 +65,7 @@ def _opened(where: "Client | str | os.PathLike[str] | None", tls: Path | None) -
         from sparsegp.runtime.dask import DaskRuntime  # noqa: PLC0415 - loads distributed
 
         return DaskRuntime(where)
-    name = "threads" if where is None else path_text("runtime", where)
+    name = "threads" if where is None else path_text("runtime", where, HOW)
     number = re.fullmatch(r"(threads|workers)=(-?\d{1,9})", name)
     if name == "threads" or (number and number[1] == "threads"):
         from sparsegp.runtime.threads import ThreadRuntime  # noqa: PLC0415
@@ -79,7 +81,4 @@ def _opened(where: "Client | str | os.PathLike[str] | None", tls: Path | None) -
         return clusters.connect(Path(name), tls)
     if name.endswith((".yaml", ".yml")):
         return clusters.open_cluster_file(Path(name))
-    raise SettingsError(
-        "runtime must be 'threads=N', 'workers=N', the address of a Dask scheduler, its *.json or "
-        f"a cluster's *.yaml file; got {name[:200]!r}"
-    )
+    raise SettingsError(f"runtime must be {HOW}; got {name[:200]!r}")
