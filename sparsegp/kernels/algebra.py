@@ -64,7 +64,8 @@ class Combination(Kernel):
     _join: ClassVar[np.ufunc]
 
     def __post_init__(self) -> None:
-        own = (part.parts if isinstance(part, type(self)) else (part,) for part in self.parts)
+        parts = map(_operand, self.parts)
+        own = (part.parts if isinstance(part, type(self)) else (part,) for part in parts)
         object.__setattr__(self, "parts", tuple(part for parts in own for part in parts))
 
     @property
@@ -179,14 +180,7 @@ class Product(Combination):
         return "*".join(f"({part})" if isinstance(part, Sum) else str(part) for part in self.parts)
 
 
-@OPERATIONS.register("+")
-def _added(left: object, right: object) -> Kernel:
-    return Sum((_operand(left), _operand(right)))
-
-
-@OPERATIONS.register("*")
-def _multiplied(left: object, right: object) -> Kernel:
-    return Product((_operand(left), _operand(right)))
+OPERATIONS.update({"+": Sum, "*": Product})
 
 
 def _operand(value: object) -> Kernel:

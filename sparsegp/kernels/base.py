@@ -303,16 +303,16 @@ class Kernel(Member, ABC):
         return [(f"{leaf.name}.{name}", getattr(leaf, name)) for leaf, name in free]
 
     def __add__(self, other: object) -> "Kernel":
-        return OPERATIONS["+"](self, other)
+        return OPERATIONS["+"]((self, other))
 
     def __radd__(self, other: object) -> "Kernel":
-        return OPERATIONS["+"](other, self)
+        return OPERATIONS["+"]((other, self))
 
     def __mul__(self, other: object) -> "Kernel":
-        return OPERATIONS["*"](self, other)
+        return OPERATIONS["*"]((self, other))
 
     def __rmul__(self, other: object) -> "Kernel":
-        return OPERATIONS["*"](other, self)
+        return OPERATIONS["*"]((other, self))
 
     def to_json(self) -> str:
         """Return the text."""
@@ -326,5 +326,5 @@ class Kernel(Member, ABC):
         return parse(text)
 
 
-OPERATIONS: Registry[Callable[[object, object], Kernel]] = Registry("operation")
-"""Functions behind the operators, for two kernels or a kernel and a number; see algebra.py."""
+OPERATIONS: Registry[Callable[[Any], Kernel]] = Registry("operation")
+"""Classes behind the operators, made of two kernels or a kernel and a number; see algebra.py."""
