@@ -8,7 +8,7 @@ B.2); most subclasses have something better.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -218,8 +218,16 @@ class Likelihood(Checked, Member, ABC):
         SettingsError
             If their number or their values are not valid.
         """
-        self._check_count(values)
-        return self
+        if np.shape(values) != (len(self.parameter_names),):
+            raise SettingsError(
+                f"likelihood={self.name} has {len(self.parameter_names)} parameters "
+                f"({', '.join(self.parameter_names)}), got an array of shape {np.shape(values)}"
+            )
+        return replace(self, **self._fields_of(values))
+
+    def _fields_of(self, values: Doubles) -> dict[str, Any]:
+        """Return the fields that belong to unconstrained parameters (q,)."""
+        return {}
 
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
         """Return d log Z / d parameters, (n, q) (SLH eq. 12); arguments as for `moments`.
@@ -237,13 +245,6 @@ class Likelihood(Checked, Member, ABC):
             )
             column[:] = (up - down) / (2 * DIFFERENCE)
         return columns.T
-
-    def _check_count(self, values: Doubles) -> None:
-        if np.shape(values) != (len(self.parameter_names),):
-            raise SettingsError(
-                f"likelihood={self.name} has {len(self.parameter_names)} parameters "
-                f"({', '.join(self.parameter_names)}), got an array of shape {np.shape(values)}"
-            )
 
     def to_json(self) -> dict[str, Any]:
         """Return name and fields as plain JSON values."""

@@ -1,6 +1,5 @@
 """Base class of likelihoods with one latent value per class, and biases added to the means."""
 
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -59,11 +58,8 @@ class Biased(Likelihood):
         """Return the biases, (K,)."""
         return np.array(self.biases, dtype=np.float64)
 
-    def with_parameters(self, values: Doubles) -> Self:
-        """Return the likelihood with other biases; see `Likelihood`."""
-        self._check_count(values)
-        changed: Any = {"biases": tuple(values.tolist())}
-        return replace(self, **changed)
+    def _fields_of(self, values: Doubles) -> dict[str, Any]:
+        return {"biases": tuple(values.tolist())}
 
     def _biased(self, mean: Doubles) -> Doubles:
         """Return means or latent values (..., K) with the biases added."""

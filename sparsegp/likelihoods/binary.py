@@ -5,7 +5,7 @@ derivatives and the moments of f; the rest follows by symmetry.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -96,10 +96,8 @@ class Binary(Likelihood):
         """Return the bias, (1,)."""
         return np.array([self.bias])
 
-    def with_parameters(self, values: Doubles) -> Self:
-        """Return the likelihood with another bias; see `Likelihood`."""
-        self._check_count(values)
-        return replace(self, bias=float(values[0]))
+    def _fields_of(self, values: Doubles) -> dict[str, Any]:
+        return {"bias": float(values[0])}
 
 
 def sign(target: Any) -> Doubles:

@@ -1,6 +1,6 @@
 """Gaussian noise, for regression; matching moments is exact inference then."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -75,11 +75,9 @@ class Gaussian(Likelihood, name="gaussian"):
         """Return log sigma^2, (1,)."""
         return np.log([self.noise_variance])
 
-    def with_parameters(self, values: Doubles) -> Self:
-        """Return the likelihood with another noise variance; see `Likelihood`."""
-        self._check_count(values)
-        with np.errstate(over="ignore"):  # raises the error for an invalid noise variance
-            return replace(self, noise_variance=float(np.exp(values[0])))
+    def _fields_of(self, values: Doubles) -> dict[str, Any]:
+        with np.errstate(over="ignore"):  # an infinite noise variance is refused
+            return {"noise_variance": float(np.exp(values[0]))}
 
     def parameter_gradient(
         self, mean: Doubles, variance: Doubles, target: Any, weight: Doubles | float = 1.0

@@ -105,12 +105,10 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
         """Return b_0 and log(b_k - b_(k-1)), (K - 1,)."""
         return np.concatenate([self.thresholds[:1], np.log(np.diff(self.thresholds))])
 
-    def with_parameters(self, values: Doubles) -> Self:
-        """Return the likelihood with other thresholds; see `Likelihood`."""
-        self._check_count(values)
-        with np.errstate(over="ignore"):  # raises the error for invalid thresholds
+    def _fields_of(self, values: Doubles) -> dict[str, Any]:
+        with np.errstate(over="ignore"):  # infinite thresholds are refused
             steps = np.concatenate([values[:1], np.exp(values[1:])])
-        return replace(self, thresholds=tuple(np.cumsum(steps).tolist()))
+        return {"thresholds": tuple(np.cumsum(steps).tolist())}
 
 
 def truncated_normal_moments(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:
