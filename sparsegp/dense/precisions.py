@@ -14,20 +14,26 @@ below); (n R)^3 in general.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sparsegp.errors import NumericalError
 from sparsegp.math.linalg import inverse_of_factored, lower_cholesky, solve_factored, solve_lower
 from sparsegp.registry import Registry
+from sparsegp.texts import Member
 from sparsegp.types import Doubles
 
 NAME = "the covariance of the rows with their sites"
 
 
-class Precisions(ABC):
+FORMS: Registry[type["Precisions"]] = Registry("form of site precisions")
+
+
+class Precisions(Member, ABC):
     """Site precisions, factored for a given prior.
+
+    Some forms also have `apply` and `block`.
 
     Parameters
     ----------
@@ -45,14 +51,9 @@ class Precisions(ABC):
         log |I + K P|.
     """
 
-    name: ClassVar[str] = ""
+    family: ClassVar[Registry[Any]] = FORMS
     precision: Doubles
     log_det: float
-
-    def __init_subclass__(cls, name: str) -> None:
-        super().__init_subclass__()
-        cls.name = name
-        FORMS.register(name)(cls)
 
     @abstractmethod
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None: ...
@@ -77,17 +78,6 @@ class Precisions(ABC):
         Doubles (m, R) or (m, R, R)
             Variances if the latent values of a row are independent, otherwise covariances.
         """
-
-    def apply(self, right: Doubles) -> Doubles:
-        """Return V applied to (n, R), if the form supports it."""
-        raise NotImplementedError
-
-    def block(self, r: int) -> Doubles:
-        """Return the diagonal block of V for latent value r, (n, n), if the form supports it."""
-        raise NotImplementedError
-
-
-FORMS: Registry[type[Precisions]] = Registry("form of site precisions")
 
 
 def broadcast_kernels(values: Doubles, n_latent: int) -> Doubles:
