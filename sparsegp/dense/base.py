@@ -196,8 +196,15 @@ class Iterative(ABC, Generic[P]):
     State: ClassVar[type[Any]]
 
     @abstractmethod
-    def start(self, problem: P) -> Any:
-        """Return the state before the first step."""
+    def start(self, problem: P, near: NDArray[Any] | None = None) -> Any:
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        problem : P
+        near : array, optional
+            `LogEvidence.near` of nearby parameters; it affects the speed, not the result.
+        """
 
     def step(self, problem: P, state: Any, run_tasks: RunTasks) -> Any:
         """Return the state after one more step."""
@@ -248,17 +255,6 @@ class Method(Checked, Member, Iterative[Problem]):
         pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
         options = ", ".join(f"{name}={value!r}" for name, value, at in pairs if value != at)
         return f"{self.name}({options})" if options else self.name
-
-    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Any:
-        """Return the state before the first step.
-
-        Parameters
-        ----------
-        problem : Problem
-        near : array, optional
-            `LogEvidence.near` of nearby parameters; it affects the speed, not the result.
-        """
-        raise NotImplementedError
 
     def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> LogEvidence:
         """Return the log marginal likelihood and its gradient; parameters as for `start`.

@@ -269,11 +269,6 @@ class SoftmaxMatching(Matching):
     moments: str = setting("quadrature", choices=("quadrature", "laplace"))
     n_nodes: int = setting(7, least=3)
 
-    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> Any:
-        """Return the state before the first step; see `Method`."""
-        self.points(problem.n_latent)  # raises if there are too many
-        return super().start(problem, near)
-
     def points(self, n_latent: int) -> int:
         """Return the number of points per row; too many raise a SettingsError."""
         points = 1 if self.moments == "laplace" else int(self.n_nodes ** (n_latent - 1))
@@ -318,6 +313,11 @@ class SoftmaxEP(SoftmaxMatching, Propagation, name="softmax_ep"):
     damping: float = setting(0.5, above=0.0, most=1.0)
     tolerance: float = setting(1e-5, above=0.0)
     max_sweeps: int = setting(300, least=1)
+
+    def start(self, problem: Problem, near: NDArray[Any] | None = None) -> SitesState:
+        """Return the state before the first step; see `Method`."""
+        self.points(problem.n_latent)  # raises if there are too many
+        return super().start(problem, near)
 
     def step(self, problem: Problem, state: SitesState, run_tasks: Any) -> SitesState:
         """Make a sweep, but keep the sites if their moments already match; see `Propagation`."""

@@ -138,7 +138,7 @@ class Schedule(Checked, Iterative[Target]):
                 f"kept={self.kept} must not exceed chains={self.chains} times draws={self.draws}"
             )
 
-    def start(self, problem: Target) -> SamplingState:
+    def start(self, problem: Target, near: Any = None) -> SamplingState:
         """Return the state without chains."""
         size = len(problem.problem.parameters())
         return SamplingState((), np.empty((self.chains, 0, size)), np.empty((self.chains, 0, 3)))
