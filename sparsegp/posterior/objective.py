@@ -44,11 +44,6 @@ class Problem:
     validation : Doubles (a,)
         Unless they count, the log predictive probabilities of the validation rows at the last
         evaluation, times their weights divided by the mean weight.
-    metric : list of (Doubles (d, d), float)
-        Lower factor of B of each kernel at the current prior variance, and the jitter added to
-        its diagonal, relative to the mean of the diagonal.
-    penalty : list of Doubles (d, d)
-        P / s of each kernel, plus the term of a former posterior.
     jitter : float
         That of C in P, see `penalty_jitter`.
     tilt : Doubles (C, d, R), optional
@@ -97,7 +92,7 @@ class Problem:
 
     @property
     def metric(self) -> list[tuple[Doubles, float]]:
-        """Lower factor of B of each kernel, and its jitter."""
+        """Lower factor of B of each kernel, and its jitter relative to the mean of the diagonal."""
         return self._metric_in(np.dtype(np.float64))
 
     def _metric_in(self, precision: np.dtype[Any]) -> list[tuple[Any, float]]:
