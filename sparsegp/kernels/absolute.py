@@ -147,18 +147,15 @@ class Absolute(ByColumn):
 
 
 class Exponential(Absolute):
-    """Base class of kernels with g(s) = exp(-s) and f(t) = t^q."""
+    """Base class of kernels with g(s) = exp(-s) and f(t) = t^q, where q is the exponent."""
 
-    @property
-    def _power(self) -> float:
-        """Exponent q."""
-        return 1.0
+    exponent: float
 
     def fill(self, variances: Doubles) -> Self:
         """Return the kernel with l^q = 0.8 sum_j v_j^(q/2) unless l is given; see `Kernel.fill`."""
-        total = LAPLACE_SCALE * float((variances ** (self._power / 2)).sum())
+        total = LAPLACE_SCALE * float((variances ** (self.exponent / 2)).sum())
         with np.errstate(over="ignore"):  # infinite for tiny exponents, and then refused
-            return self._filled(variances, float(np.float64(total) ** (1 / self._power)))
+            return self._filled(variances, float(np.float64(total) ** (1 / self.exponent)))
 
     def _matrix(self, pair: Pair) -> Floats:
         K = self._sums(pair)
@@ -179,6 +176,7 @@ class Laplace(Exponential, name="laplace"):
     of that of Mondrian forests (Balog, Lakshminarayanan, Ghahramani, Roy & Teh 2016).
     """
 
+    exponent = 1.0  # not a field
     length_scales: tuple[float, ...] | None = None
 
     def _abs_derivative(self, ratios: Doubles) -> float:
@@ -211,10 +209,6 @@ class Power(Exponential, name="power"):
                 f"the exponent of power must be at most 1, got {self.exponent!r}; rbf and matern "
                 "kernels are smooth"
             )
-
-    @property
-    def _power(self) -> float:
-        return self.exponent
 
     def _transform(self, ratios: Floats) -> None:
         if self.exponent == 0.5:
