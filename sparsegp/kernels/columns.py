@@ -11,11 +11,12 @@ from sparsegp.errors import SettingsError
 from sparsegp.kernels.base import Kernel
 from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
 from sparsegp.kernels.pair import Pair, negative_half_squared_distance, weighted_displacements
+from sparsegp.kernels.stationary import Stationary
 from sparsegp.types import Doubles, Floats
 
 
-class ByColumn(Kernel):
-    """Base class of k(x, z) = f((x - z) / l), l_j > 0, f(0) = 1; l is a subclass's last field.
+class ByColumn(Stationary):
+    """Base class of kernels with a length scale l_j for every column, a subclass's last field.
 
     Parameters
     ----------
@@ -45,25 +46,10 @@ class ByColumn(Kernel):
         values = (positive(value, f"length scale {j} {what}") for j, value in enumerate(given))
         object.__setattr__(self, "length_scales", tuple(values))
 
-    @property
-    def scales(self) -> Doubles:
-        """Length scales as an array."""
-        return np.asarray(self.length_scales, np.float64)
-
     def with_length_scales(self, scales: Iterable[float]) -> Self:
         """Return the kernel with other length scales."""
         kernel: Self = replace(cast(Any, self), length_scales=tuple(scales))
         return kernel
-
-    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
-        """Return 1 and (deviation / l_j)^2; see `Kernel.slope_variances`."""
-        return 1.0, (deviations / self.scales) ** 2
-
-    def _diag(self, X: Floats) -> Floats:
-        return np.ones(X.shape[:-1], X.dtype)
-
-    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
-        return np.zeros(len(self.scales))
 
 
 @dataclass(frozen=True)

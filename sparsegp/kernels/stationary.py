@@ -6,7 +6,7 @@ norms, and work in place: at most two arrays of the size of the result exist at 
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,8 +17,27 @@ from sparsegp.kernels.pair import Pair, weighted_displacements
 from sparsegp.types import Doubles, Floats
 
 
+class Stationary(Kernel):
+    """k(x, z) = f((x - z) / l) with f(0) = 1; the last field is l, one number or one per column."""
+
+    @property
+    def scales(self) -> Doubles:
+        """Length scales as an array."""
+        return np.asarray(getattr(self, fields(self)[-1].name), np.float64)
+
+    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
+        """Return 1 and (deviation / l_j)^2; see `Kernel.slope_variances`."""
+        return 1.0, (deviations / self.scales) ** 2
+
+    def _diag(self, X: Floats) -> Floats:
+        return np.ones(X.shape[:-1], X.dtype)
+
+    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
+        return np.zeros(self.scales.size)
+
+
 @dataclass(frozen=True)
-class Isotropic(Kernel):
+class Isotropic(Stationary):
     """k(x, z) = f(|x - z| / l) with f(0) = 1.
 
     Parameters
@@ -52,30 +71,18 @@ class Isotropic(Kernel):
         half = float(variances.sum()) / 2
         return replace(self, length_scale=round_to_six_digits(math.sqrt(half)) if half > 0 else 1.0)
 
-    def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
-        """Return 1 and (deviation / l)^2; see `Kernel.slope_variances`."""
-        assert self.length_scale is not None
-        return 1.0, (deviations / self.length_scale) ** 2
-
     def _matrix(self, pair: Pair) -> Floats:
         return self._profile(self._exponent(pair))
-
-    def _diag(self, X: Floats) -> Floats:
-        return np.ones(X.shape[:-1], X.dtype)
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         total, G = float(np.vdot(weights, pair.matrix(self))), self._exponent(pair)
         growth = -2.0 * np.vdot(weights * G, self._radial_derivative(G))  # -r f'(r)
         return total, np.array([growth])
 
-    def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
-        return np.zeros(1)  # f(0) = 1 for every length scale
-
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
-        assert self.length_scale is not None
         derivative = np.asarray(self._radial_derivative(self._exponent(Pair(X, Z))), np.float64)
         moved = weighted_displacements(X, Z, factors * derivative, weights)
-        return moved / self.length_scale / self.length_scale  # its square may overflow
+        return np.asarray(moved / self.scales / self.scales)  # its square may overflow
 
     def _exponent(self, pair: Pair) -> Floats:
         """Return G = -r^2 / 2, (..., n, m)."""
