@@ -25,7 +25,7 @@ import numpy as np
 
 from sparsegp.dense.base import Problem
 from sparsegp.dense.mixture import Component
-from sparsegp.dense.precisions import Full, broadcast_kernels
+from sparsegp.dense.precisions import Full, broadcast_kernels, times
 from sparsegp.errors import SettingsError
 from sparsegp.math.linalg import jittered_cholesky, solve_factored
 from sparsegp.math.quadrature import log_sum_exp
@@ -83,7 +83,7 @@ class Bridge:
     def deviation(self, rng: np.random.Generator) -> Doubles:
         """Return a draw of q minus the mean, (n, R)."""
         shape, lower, upper = self.mean.shape, self._factors, self._factors.swapaxes(1, 2)
-        prior = _times(lower, rng.standard_normal(shape))
+        prior = times(lower, rng.standard_normal(shape))
         if self._sites is None:
             return prior
         # u - K P^(1/2) B^-1 (P^(1/2) u + e) with B = I + P^(1/2) K P^(1/2), u and e independent
@@ -91,7 +91,7 @@ class Bridge:
         right = np.einsum("irs,is->ir", root, prior) + rng.standard_normal(shape)
         solved = solve_factored(factor, right.ravel())
         back = np.einsum("irs,is->ir", root, solved.reshape(shape))
-        return prior - _times(lower, _times(upper, back))
+        return prior - times(lower, times(upper, back))
 
     def log_ratio(self, latent: Doubles) -> float:
         """Return log r(u) - log Z_q = log p(y|u) - h'u + u'P u / 2."""
@@ -99,11 +99,6 @@ class Bridge:
         if self._sites is None:
             return log_p
         return log_p - float(np.sum(latent * (self._shift - 0.5 * self._sites.weigh(latent))))
-
-
-def _times(matrices: Doubles, right: Doubles) -> Doubles:
-    """Multiply each of R matrices (R, n, n) by its column of (n, R)."""
-    return np.asarray((matrices @ right.T[..., np.newaxis])[..., 0].T)
 
 
 @dataclass(frozen=True)
