@@ -287,21 +287,13 @@ def _gradients(
     if not by_sites:
         return by_kernel, np.empty((2, 0))
     tilted = mean + variance * alpha, variance * (1.0 - variance * nu)
-    return by_kernel, _by_sites(part, *tilted, r, np.diagonal(G))
-
-
-def _by_sites(
-    part: ActivePart, mean: Doubles, variance: Doubles, r: Doubles, G: Doubles
-) -> Doubles:
-    """Return the gradient in precisions and shifts, (2, d), from tilted moments, (D,) each."""
-    h, a, pi, mean, variance = (
-        column[part.places] for column in (part.mean, part.variance, part.precision, mean, variance)
-    )
+    columns = part.mean, part.variance, part.precision, *tilted
+    h, a, pi, mean, variance = (column[part.places] for column in columns)
     some = pi > 0
     pi = np.where(some, pi, 1.0)
     second = a + np.square(h) - variance - np.square(mean)
-    by_precision = second / 2.0 + h * r / pi - G / np.square(pi)
-    return np.where(some, np.stack([by_precision, mean - h - r / pi]), 0.0)
+    by_precision = second / 2.0 + h * r / pi - np.diagonal(G) / np.square(pi)
+    return by_kernel, np.where(some, np.stack([by_precision, mean - h - r / pi]), 0.0)
 
 
 def _check(precision: Doubles, shift: Doubles) -> None:
