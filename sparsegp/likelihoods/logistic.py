@@ -17,7 +17,7 @@ from scipy.special import expit, log_expit
 from sparsegp.likelihoods.base import Moments
 from sparsegp.likelihoods.binary import Binary
 from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum
-from sparsegp.types import Doubles, Floats, Integers
+from sparsegp.types import Doubles, Floats
 
 SMALL = (1.0, 2.0)
 """Scales up to which nodes are equally spaced, at distances of `STEPS` times the scale."""
@@ -53,7 +53,8 @@ class Logistic(Binary, name="logistic"):
         out = np.empty((3, len(mean)))
         bent = scale * REACH + STRAIGHT >= np.abs(_nearest_to_zero(mean, scale))
         plain = (scale <= SMALL[-1]) | ~bent
-        kind = np.where(plain, np.searchsorted(SMALL[:-1], scale), len(STEPS) + _octave(scale))
+        octave = np.floor(2.0 * np.log2(np.maximum(scale / SMALL[-1], 1.0))).astype(np.int64)
+        kind = np.where(plain, np.searchsorted(SMALL[:-1], scale), len(STEPS) + octave)
         for some in np.unique(kind).tolist():
             rows = np.flatnonzero(kind == some)
             for start in range(0, len(rows), CHUNK):
@@ -64,12 +65,6 @@ class Logistic(Binary, name="logistic"):
                     found = _by_stretched_steps(mean[part], scale[part], some - len(STEPS))
                 out[:, part] = found
         return Moments(out[0], out[1][:, np.newaxis], out[2][:, np.newaxis])
-
-
-def _octave(scale: Doubles) -> Integers:
-    """Return the index of the half octave above `SMALL` in which each scale lies."""
-    above = np.maximum(scale / SMALL[-1], 1.0)
-    return np.asarray(np.floor(2.0 * np.log2(above)), dtype=np.int64)
 
 
 def _nearest_to_zero(mean: Doubles, scale: Doubles) -> Doubles:

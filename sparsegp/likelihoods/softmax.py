@@ -67,7 +67,7 @@ class Softmax(Biased, name="softmax"):
     def log_densities(self, latent: Doubles) -> Doubles:
         """Return log p(y|u) of every class, (..., K), for latent values (..., K)."""
         u = np.moveaxis(self._biased(latent), -1, 0)
-        return np.moveaxis(_log_softmax(u), 0, -1)
+        return np.moveaxis(u - log_sum_exp(u), 0, -1)
 
     def log_z(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
         """Return log Z, (n,), in closed form if the variance is (n, 1); see `Likelihood`."""
@@ -91,7 +91,8 @@ class Softmax(Biased, name="softmax"):
 
         Biases are ignored.
         """
-        log_p, rows = _log_softmax(np.ascontiguousarray(mean.T)), np.arange(len(target))
+        u = np.ascontiguousarray(mean.T)
+        log_p, rows = u - log_sum_exp(u), np.arange(len(target))
         own = log_p[target, rows].astype(np.float64)
         slope = -np.exp(log_p)
         slope[target, rows] += 1
@@ -186,8 +187,3 @@ def _tilted(
         with np.errstate(invalid="ignore", divide="ignore"):  # no curvature at zero variance
             curvature = cross / s / (s * cross + spread)
         yield log_volumes[rows] + (top + np.log(whole))[:, 0], slope, curvature
-
-
-def _log_softmax(u: Doubles) -> Doubles:
-    """Return the log probabilities (K, ...) from latent values (K, ...)."""
-    return u - log_sum_exp(u)
