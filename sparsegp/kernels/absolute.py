@@ -79,11 +79,8 @@ class Absolute(ByColumn):
         rates = self._rates(len(deviations)).mean(axis=1)
         return 1.0, (deviations * rates) ** 2
 
-    def _filled(self, variances: Doubles, scale: float) -> Self:
-        """Return the kernel with length scale `scale` (1 if it is 0), unless one was given."""
-        self._check_columns(len(variances))
-        if self.length_scales is not None:
-            return self
+    def _with_scale(self, scale: float) -> Self:
+        """Return the kernel with one length scale, 1 if it is 0."""
         return self.with_length_scales((round_to_six_digits(scale) if scale > 0 else 1.0,))
 
     def _sums(self, pair: Pair) -> Floats:
@@ -151,11 +148,10 @@ class Exponential(Absolute):
 
     exponent: float
 
-    def fill(self, variances: Doubles) -> Self:
-        """Return the kernel with l^q = 0.8 sum_j v_j^(q/2) unless l is given; see `Kernel.fill`."""
+    def _filled(self, variances: Doubles) -> Self:
         total = LAPLACE_SCALE * float((variances ** (self.exponent / 2)).sum())
         with np.errstate(over="ignore"):  # infinite for tiny exponents, and then refused
-            return self._filled(variances, float(np.float64(total) ** (1 / self.exponent)))
+            return self._with_scale(float(np.float64(total) ** (1 / self.exponent)))
 
     def _matrix(self, pair: Pair) -> Floats:
         K = self._sums(pair)
@@ -233,10 +229,9 @@ class Additive(Absolute, name="additive"):
 
     length_scales: tuple[float, ...] | None = None
 
-    def fill(self, variances: Doubles) -> Self:
-        """Return the kernel with l = 3 mean sqrt(v_j) unless l is given; see `Kernel.fill`."""
+    def _filled(self, variances: Doubles) -> Self:
         mean = float(np.sqrt(variances).sum() / max(1, np.count_nonzero(variances)))
-        return self._filled(variances, ADDITIVE_SCALE * mean)
+        return self._with_scale(ADDITIVE_SCALE * mean)
 
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
         """Return 1 and (deviation / l_j)^2 / p; see `Kernel.slope_variances`."""

@@ -272,6 +272,10 @@ class Kernel(Member, ABC):
             If the length scales given do not match the number of columns.
         """
         self._check_columns(len(variances))
+        return self if self.complete else self._filled(variances)
+
+    def _filled(self, variances: Doubles) -> "Kernel":
+        """Return the kernel with default length scales; called only if they are left out."""
         return self
 
     def parameters(self) -> Doubles:

@@ -61,11 +61,7 @@ class ARD(ByColumn, name="ard"):
 
     length_scales: tuple[float, ...] | None = None
 
-    def fill(self, variances: Doubles) -> Kernel:
-        """Return the kernel with l_j = sqrt(v_j p / 2) unless l is given; see `Kernel.fill`."""
-        self._check_columns(len(variances))
-        if self.length_scales is not None:
-            return self
+    def _filled(self, variances: Doubles) -> Kernel:
         half = len(variances) / 2
         squares = variances * half
         squares = np.where(squares > 0, squares, half)

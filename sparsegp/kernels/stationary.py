@@ -64,10 +64,7 @@ class Isotropic(Stationary):
     def _radial_derivative(self, G: Floats) -> Floats:
         """Return -f'(r) / r from G = -r^2 / 2."""
 
-    def fill(self, variances: Doubles) -> Kernel:
-        """Return the kernel with l^2 = sum_j v_j / 2 unless l is given; see `Kernel.fill`."""
-        if self.length_scale is not None:
-            return self
+    def _filled(self, variances: Doubles) -> Kernel:
         half = float(variances.sum()) / 2
         return replace(self, length_scale=round_to_six_digits(math.sqrt(half)) if half > 0 else 1.0)
 
