@@ -169,7 +169,7 @@ class Descent:
 
         ascent.step(function, np.array, project=within)
         if ascent.point is before and ascent.steps:
-            ascent.steps, ascent.changes = [], []
+            ascent.steps, ascent.changes, ascent.gains = [], [], []
             ascent.step(function, np.array, project=within)
         return ascent.point is not before
 
