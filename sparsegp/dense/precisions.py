@@ -33,8 +33,6 @@ FORMS: Registry[type["Precisions"]] = Registry("form of site precisions")
 class Precisions(Member, ABC):
     """Site precisions, factored for a given prior.
 
-    Some forms also have `apply` and `block`.
-
     Parameters
     ----------
     precision : Doubles
@@ -78,6 +76,14 @@ class Precisions(Member, ABC):
         Doubles (m, R) or (m, R, R)
             Variances if the latent values of a row are independent, otherwise covariances.
         """
+
+    def apply(self, right: Doubles) -> Doubles:
+        """Return V applied to (n, R), if the form supports it."""
+        raise NotImplementedError
+
+    def block(self, r: int) -> Doubles:
+        """Return the diagonal block of V for latent value r, (n, n), if the form supports it."""
+        raise NotImplementedError
 
 
 def broadcast_kernels(values: Doubles, n_latent: int) -> Doubles:

@@ -61,7 +61,7 @@ class RunOptions:
         """Create from those arguments that are run options; also return the others."""
         own = {each.name for each in fields(cls)} & named.keys()
         others = {name: value for name, value in named.items() if name not in own}
-        for name in {"threads", "workers"} & others.keys():
+        for name in sorted({"threads", "workers"} & others.keys()):
             raise SettingsError(f'give runtime="{name}={others[name]}" instead of {name}')
         return cls(**{name: named[name] for name in own}), others
 

@@ -122,6 +122,7 @@ class Combination(Kernel):
         yield from (weights for _ in self.parts)
 
 
+@OPERATIONS.register("+")
 @dataclass(frozen=True)
 class Sum(Combination):
     """k(x, z) = k_1(x, z) + k_2(x, z) + ..."""
@@ -141,6 +142,7 @@ class Sum(Combination):
         return " + ".join(map(str, self.parts))
 
 
+@OPERATIONS.register("*")
 @dataclass(frozen=True)
 class Product(Combination):
     """k(x, z) = k_1(x, z) k_2(x, z) ..."""
@@ -178,9 +180,6 @@ class Product(Combination):
 
     def __str__(self) -> str:
         return "*".join(f"({part})" if isinstance(part, Sum) else str(part) for part in self.parts)
-
-
-OPERATIONS.update({"+": Sum, "*": Product})
 
 
 def _operand(value: object) -> Kernel:

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 Where: TypeAlias = "Runtime | Client | str | os.PathLike[str] | None"
 """A runtime, a Dask client, or a description of where to run: see `open_runtime`."""
 
-HOW = "'threads=N', 'workers=N', the address of a Dask scheduler, its *.json or a *.yaml file"
+HOW = (
+    "'threads=N', 'workers=N', the address of a Dask scheduler, its *.json or a cluster's "
+    "*.yaml file"
+)
+"""What a runtime may be, for error messages."""
 
 
 @contextmanager
