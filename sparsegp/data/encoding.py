@@ -103,7 +103,7 @@ class Column:
 
         if self.kind == "category":
             return self._by_place()[self.places(series)]
-        missing = kinds.is_missing(series)
+        missing = series.isna().to_numpy(bool)
         if self.kind == "date":
             year, *others = kinds.dates(series, self.form).T
             values = {kinds.YEAR: np.where(missing, self.fill, year)}
@@ -164,17 +164,13 @@ class Column:
         These are rows with new levels of a category and, if training rows had none, with missing
         values.
         """
+        gaps = series.isna().to_numpy(bool) & (self.missing == 0.0)
+        if self.kind != "category":
+            return int(gaps.sum()), ""
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
-        if self.kind != "category":
-            return 0 if self.missing else int(kinds.is_missing(series).sum()), ""
-        if self.rare is None:
-            return 0, ""
-        codes, texts = kinds.texts(series)
-        known = {*self.levels, *self.rare}
-        new = [number for number, text in enumerate(texts) if text not in known]
-        gaps = [] if self.missing else [-1]
-        return int(np.isin(codes, [*new, *gaps]).sum()), texts[new[0]] if new else ""
+        new = (self.places(series) == self.n_places - 2) & (self.rare is not None)
+        return int((new | gaps).sum()), next(iter(kinds.texts(series[new])[1]), "")
 
 
 @dataclass(frozen=True)
@@ -328,11 +324,10 @@ class Encoding:
 
     def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
         """Warn about levels and missing values that training rows did not have."""
-        each = [[c.news(series) for c, series in self._columns_of(part, source)] for part in parts]
         gaps, levels = list[str](), list[str]()
-        used = [column for column in self.columns if column.parts]
-        for column, news in zip(used, zip(*each, strict=True), strict=True):
-            counts, ones = zip(*news, strict=True)
+        for each in zip(*(self._columns_of(part, source) for part in parts), strict=True):
+            column = each[0][0]
+            counts, ones = zip(*(column.news(series) for _, series in each), strict=True)
             n, one = sum(counts), next(filter(None, ones), "")
             if n and column.kind != "category":
                 gaps.append(f"{quote_if_needed(column.name)} in {plural(n, 'row')}")

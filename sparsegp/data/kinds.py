@@ -22,7 +22,7 @@ from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, RARE, Column
 from sparsegp.data.frames import Frame, Where, frame_names, likeness, refuse, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
-from sparsegp.types import Booleans, Doubles, Integers
+from sparsegp.types import Doubles, Integers
 
 UNTYPED = "words"
 """Kind of a text column until its values have been examined."""
@@ -139,11 +139,6 @@ def texts(series: Any) -> tuple[Integers, list[str]]:
     except TypeError:  # lists and the like
         codes, found = pd.factorize(series.where(series.isna(), series.astype(str)))
     return codes, [WHITE.sub(" ", plain_text(value)) for value in found]
-
-
-def is_missing(series: Any) -> Booleans:
-    """Return whether each value is missing, (n,)."""
-    return np.asarray(series.isna(), bool)
 
 
 @dataclass
@@ -294,7 +289,7 @@ def _tallies(part: Any, start: int, kinds: Mapping[str, str], drawn: Integers) -
 
 
 def _tally(series: Any, kind: str, start: int, rows: Integers) -> Tally:
-    missing = is_missing(series)
+    missing = series.isna().to_numpy(bool)
 
     def value(row: int) -> tuple[int, Any]:
         return start + row, series.iloc[row : row + 1].tolist()[0]
