@@ -35,29 +35,21 @@ def by_row(row: int, column: Any) -> str:
 
 
 LIKE = {
-    re.compile(
-        r"[+-]?\d*\.\d+(e[+-]?\d+)?", re.IGNORECASE
-    ): "numbers as text: convert them, in pandas by to_numeric",
-    re.compile(
+    "numbers as text: convert them, in pandas by to_numeric": r"(?i:[+-]?\d*\.\d+(e[+-]?\d+)?)",
+    "dates that can be read in more than one way: write them as 2024-12-31": (
         r"\d\d?(/\d\d?/|-\d\d?-|\.\d\d?\.(?=\d{4}))(\d\d){1,2}([T ].*)?"
-    ): "dates that can be read in more than one way: write them as 2024-12-31",
-    re.compile(
-        r"\d\d?:\d\d(:\d\d)?"
-    ): "times of day: write them as numbers such as 13.5, or with the date",
-    re.compile(
-        r"[+-]?\d{1,3}([,.' ]\d{3})+([,.]\d+)?"
-    ): "numbers with separators of thousands: remove these",
-    re.compile(r"[+-]?[\d.,]+ ?%"): "percentages: remove the percent signs",
-    re.compile(
-        r"[+-]?([$€£¥] ?[\d.,]+|[\d.,]+ ?[$€£¥])"
-    ): "amounts of money: remove the currency signs",
-    re.compile(
+    ),
+    "times of day: write them as numbers such as 13.5, or with the date": r"\d\d?:\d\d(:\d\d)?",
+    "numbers with separators of thousands: remove these": r"[+-]?\d{1,3}([,.' ]\d{3})+([,.]\d+)?",
+    "percentages: remove the percent signs": r"[+-]?[\d.,]+ ?%",
+    "amounts of money: remove the currency signs": r"[+-]?([$€£¥] ?[\d.,]+|[\d.,]+ ?[$€£¥])",
+    "numbers with a unit: remove the unit": (
         r"[+-]?[\d.,]+ ?([kmcdnµ]?(g|m|l|s|W|V|A|Hz)|lbs?|oz|ft|in|mi|km/h|mph|k?Wh|°?[CF]|[kMGT]B|"
         r"m[²³23]|min|h|hrs?|days?|years?|yrs?)"
-    ): "numbers with a unit: remove the unit",
-    re.compile(r"\([\d.,]+\)"): "negative numbers in parentheses: write a minus sign instead",
+    ),
+    "negative numbers in parentheses: write a minus sign instead": r"\([\d.,]+\)",
 }
-"""Patterns of words that are read as categories, what they look like, and what to do."""
+"""What words that are read as categories may look like, and what to do; and their patterns."""
 
 
 def likeness(words: Sequence[str]) -> str:
@@ -65,20 +57,23 @@ def likeness(words: Sequence[str]) -> str:
 
     It is "" if that is nothing in `LIKE`, and they are not numbers next to others.
     """
-    others = [word for word in words if not _is_number(word)]
+    others = [word for word in words if not (is_number(word) and math.isfinite(float(word)))]
     if 0 < len(others) < 0.5 * len(words):
         return (
             f"most others look like numbers, but {quoted(others[0])} does not: give such words as "
             "`missing` if they stand for missing values"
         )
-    share = {what: sum(map(bool, map(like.fullmatch, words))) for like, what in LIKE.items()}
-    found = (what for what, count in share.items() if 2 * count > len(words))
-    return next((f"most others look like {what}" for what in found), "")
+    for what, pattern in LIKE.items():
+        if 2 * sum(map(bool, map(re.compile(pattern).fullmatch, words))) > len(words):
+            return f"most others look like {what}"
+    return ""
 
 
-def _is_number(word: str) -> bool:
-    with suppress(ValueError):
-        return math.isfinite(float(word))
+def is_number(value: Any) -> bool:
+    """Return whether a value can be converted to a number."""
+    with suppress(TypeError, ValueError):
+        float(value)
+        return True
     return False
 
 
@@ -178,13 +173,11 @@ def real_numbers(X: Any, source: str, where: Where = by_row) -> NDArray[Any]:
         with suppress(TypeError, ValueError):
             return found.astype(np.float64)
     for (row, column), value in np.ndenumerate(found):
-        try:
-            float(value if found.dtype.kind == "O" else "")
-        except (TypeError, ValueError):
+        if found.dtype.kind != "O" or not is_number(value):
             raise DataError(
                 f"X must hold real numbers; {source} has {str(value)[:60]!r} in "
                 f"{where(row, column)}"
-            ) from None
+            )
     raise DataError(f"X must hold real numbers; {source} holds {found.dtype}")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.frames import listed
+from sparsegp.data.frames import is_number, listed
 from sparsegp.errors import DataError, quoted
 from sparsegp.state import MAX_MAGNITUDE
 from sparsegp.types import Doubles, Integers, Labels
@@ -201,10 +201,11 @@ def as_numbers(y: Any, source: str) -> Doubles:
         with suppress(ValueError):  # not codes, then
             labels = labels.astype(np.float64)
     if labels.dtype.kind not in REAL_KINDS:
-        row = _first_text(labels.tolist())
+        found = labels.tolist()
+        row = next((row for row, label in enumerate(found) if not is_number(label)), 0)
         raise DataError(
-            f"a regression needs numbers as labels; {source} has {quoted(labels.tolist()[row])} in "
-            f"row {row} (rows counted from 0): correct it, or give other labels"
+            f"a regression needs numbers as labels; {source} has {quoted(found[row])} in row {row} "
+            "(rows counted from 0): correct it, or give other labels"
         )
     values = labels.astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(values))
@@ -214,16 +215,6 @@ def as_numbers(y: Any, source: str) -> Doubles:
             f"{values[bad[0]]}, in row {bad[0]} (rows counted from 0)"
         )
     return values
-
-
-def _first_text(labels: list[Any]) -> int:
-    """Return the index of the first label that cannot be read as a number, 0 if all can."""
-    for i, each in enumerate(labels):
-        try:
-            float(each)
-        except (TypeError, ValueError):
-            return i
-    return 0
 
 
 def tidy_labels(y: Any, source: str) -> Labels:
