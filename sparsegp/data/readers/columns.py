@@ -153,32 +153,25 @@ class Places(NamedTuple):
 
     Attributes
     ----------
-    inputs : list of int
+    inputs : dict of int to str
+        The name of each; in a file without names that in a model, or a numbered one.
     label, id : int or None
-    kinds : dict of int to str
+    kinds : dict of str to str
+        Kinds of inputs by name, as far as they are given or known.
     named : bool
         Whether the columns of the file have names.
-    known : tuple of str or None
-        Names of the inputs of a model.
     """
 
-    inputs: list[int]
+    inputs: dict[int, str]
     label: int | None
     id: int | None
-    kinds: dict[int, str]
+    kinds: dict[str, str]
     named: bool
-    known: tuple[str, ...] | None = None
 
     @property
     def others(self) -> list[int]:
         """Columns that are used but are not inputs."""
         return [place for place in (self.label, self.id) if place is not None]
-
-    def called(self, names: Sequence[str]) -> list[str]:
-        """Return the names of the inputs; in a file without names the known ones, or numbered."""
-        if not self.named and len(self.known or ()) == len(self.inputs):
-            return [*(self.known or ())]
-        return [names[each] if self.named else f"x{n}" for n, each in enumerate(self.inputs)]
 
 
 def places_of(columns: Columns, names: Sequence[str], source: str, named: bool = True) -> Places:
@@ -229,12 +222,14 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
         count = plural(len(names), "column")
         more = "; if it has more, give their `delimiter`" if len(names) == 1 else ""
         raise DataError(f"{source} has {count}, and none is left as an input{more}")
-    found = Places(inputs, label if columns.labels else None, ids, {}, named, columns.names)
-    for column, name in zip(inputs, found.called(names), strict=True):
-        if name in columns.known_kinds:
-            found.kinds[column] = columns.known_kinds[name]
-    found.kinds.update((place(each, "column"), kind) for each, kind in columns.kinds.items())
-    return found
+    called = [names[each] if named else f"x{n}" for n, each in enumerate(inputs)]
+    if not named and len(columns.names or ()) == len(inputs):
+        called = [*(columns.names or ())]
+    found = dict(zip(inputs, called, strict=True))
+    given = {place(each, "column"): kind for each, kind in columns.kinds.items()}
+    kinds = {name: given.get(each, columns.known_kinds.get(name)) for each, name in found.items()}
+    kinds = {name: kind for name, kind in kinds.items() if kind is not None}
+    return Places(found, label if columns.labels else None, ids, kinds, named)
 
 
 def _label(columns: Columns, names: Sequence[str], rest: Sequence[int], named: bool) -> int | None:
@@ -290,10 +285,7 @@ def table_of(
     """
     label, ids = (None if each is None else names[each] for each in (places.label, places.id))
     y = None if label is None else tidy_labels(beside[label], source)
-    called = tuple(places.called(names))
-    pairs = zip(called, places.inputs, strict=True)
-    kinds = {name: places.kinds[each] for name, each in pairs if each in places.kinds}
-    table = table_from_frame(frame, y, source, kinds, label)
+    table = table_from_frame(frame, y, source, places.kinds, label)
     if ids is not None:
         table = replace(table, beside={ids: _ids(beside[ids], ids, source)})
     return table if places.named else replace(table, names=None)

@@ -3,7 +3,7 @@
 import logging
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -46,20 +46,18 @@ def read_text(name: str, columns: Columns) -> Dataset:
     numbers; others stay text, whose kinds are found when an encoding is learnt. Labels become
     integers if all are whole numbers, floats if all are numbers, else strings.
     """
-    import pandas as pd  # noqa: PLC0415 - slow to import
-
     layout = columns.layout or layout_of(name, columns)
     if columns.layout is not None:
         head_of(name, layout.encoding)  # raises an error if it is not text
     names = layout.names
     places = places_of(columns, names, name, layout.header is not None)
-    called = dict(zip(places.called(names), places.inputs, strict=True))
-    text = Text(name, columns, layout, {each: names[place] for each, place in called.items()})
-    values, others = text.values(places)
-    if columns.names is None and (first := f"{UNNAMED}0") in called and ascends(values[0]):
+    text = Text(name, columns, layout, places)
+    values, others = text.values()
+    first = places.inputs.get(0)
+    if columns.names is None and first == f"{UNNAMED}0" and ascends(values[0]):
         said = "%s numbers its rows in an unnamed input; give `id_column` %s, or `drop` %s"
         logger.warning(said, name, *2 * [shlex.quote(first)])
-    frame = Frame.of(pd.DataFrame({each: values[called[each]] for each in called}), name)
+    frame = Frame.of(values[[*places.inputs]].rename(columns=places.inputs), name)
     beside = {
         names[place]: text.labels(place, texts, place == places.id)
         for place, texts in others.items()
@@ -75,19 +73,19 @@ def ascends(values: Any) -> bool:
 
 @dataclass(frozen=True)
 class Text:
-    """A text file of known layout; `names` maps names of inputs to names of columns."""
+    """A text file of known layout."""
 
     name: str
     columns: Columns
     layout: Layout
-    names: Mapping[str, str]
+    places: Places
 
     @property
     def starts_with_names(self) -> bool:
         """Whether its first row holds the column names."""
         return self.layout.header is not None and not any(self.columns.before)
 
-    def values(self, places: Places) -> tuple[Any, dict[int, Any]]:
+    def values(self) -> tuple[Any, dict[int, Any]]:
         """Return the values of the columns by index, and the texts of those that are not inputs.
 
         An id may be an input too. pandas converts columns of numbers. If one turns out to have
@@ -95,8 +93,9 @@ class Text:
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
-        inputs, last = {*places.inputs}, self.layout.width - 1
-        numeric = {each for each in inputs if "number" in places.kinds.get(each, "number")}
+        places, last = self.places, self.layout.width - 1
+        inputs, kinds = {*places.inputs}, places.kinds
+        numeric = {n for n, name in places.inputs.items() if "number" in kinds.get(name, "number")}
         numeric -= {*places.others}
         parts, words = list[Any](), {*inputs}
         while words:
@@ -115,7 +114,7 @@ class Text:
             self._require_width()
         texts = {place: whole[place] for place in places.others}
         for place in inputs - numeric:
-            whole[place] = self._words(whole[place], places.kinds.get(place))
+            whole[place] = self._words(whole[place], kinds.get(places.inputs[place]))
         return whole, texts
 
     def where(self, row: int, column: Any) -> str:
@@ -123,7 +122,8 @@ class Text:
         place = f"row {self.columns.before[1] + row}"
         with suppress(DataError):  # a worker may not reach the file
             place = f"line {next(islice(self._rows(), row, None))[0]} ({place})"
-        return f"{place}, column {quoted(self.names.get(column, column))}"
+        names = {name: self.layout.names[each] for each, name in self.places.inputs.items()}
+        return f"{place}, column {quoted(names.get(column, column))}"
 
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
