@@ -164,7 +164,7 @@ class Table:
         y = (None, as_numbers(some.y, self.source)) if of_numbers else encode_labels(some)
         values = labels_to_average(*y)
         encoding, means = learn_means(encoding, some.frame, self.source, *values, scheduler)
-        if means is None or self.weights is None:
+        if means is None or self.weights is None or some is self:
             return encoding, means
         every = np.zeros((len(self.weights), means.shape[1]))
         every[self.weights > 0.0] = means
