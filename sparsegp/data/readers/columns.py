@@ -225,10 +225,10 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     called = [names[each] if named else f"x{n}" for n, each in enumerate(inputs)]
     if not named and len(columns.names or ()) == len(inputs):
         called = [*(columns.names or ())]
-    found = dict(zip(inputs, called, strict=True))
+    found, known_kinds = dict(zip(inputs, called, strict=True)), columns.known_kinds
+    kinds = {name: known_kinds[name] for name in called if name in known_kinds}
     given = {place(each, "column"): kind for each, kind in columns.kinds.items()}
-    kinds = {name: given.get(each, columns.known_kinds.get(name)) for each, name in found.items()}
-    kinds = {name: kind for name, kind in kinds.items() if kind is not None}
+    kinds.update((found[each], kind) for each, kind in given.items() if each in found)
     return Places(found, label if columns.labels else None, ids, kinds, named)
 
 
