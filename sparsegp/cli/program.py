@@ -27,7 +27,7 @@ from sparsegp.cli.predict import predict
 from sparsegp.cli.train import train
 from sparsegp.cli.tune import tune
 from sparsegp.cli.update import update
-from sparsegp.errors import Interrupted, SettingsError, SparseGPError, size, visible
+from sparsegp.errors import Interrupted, SettingsError, SparseGPError, size
 
 FAILED = 2
 
@@ -39,22 +39,18 @@ LONGEST_WORD = 300
 """Maximum length of a word in a message, which may quote input of any length."""
 
 
-class _Warning(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(as_typed(super().format(record)))
-
-
-class _Once(logging.Filter):
-    """A filter that passes a message once, since the same rows may be read several times."""
+class _Warnings(logging.Handler):
+    """A handler that shows a message once, since the same rows may be read several times."""
 
     def __init__(self) -> None:
         super().__init__()
         self.said = set[str]()
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        text, before = record.getMessage(), len(self.said)
-        self.said.add(text)
-        return len(self.said) > before
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self.said:
+            self.said.add(text)
+            show([f"warning: {as_typed(text)}"], err=True)
 
 
 class Command(click.Command):
@@ -62,9 +58,7 @@ class Command(click.Command):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""
-        logger, handler = logging.getLogger("sparsegp"), logging.StreamHandler()
-        handler.setFormatter(_Warning("warning: %(message)s"))
-        handler.addFilter(_Once())
+        logger, handler = logging.getLogger("sparsegp"), _Warnings()
         logger.addHandler(handler)
         former, sys.unraisablehook = sys.unraisablehook, _unless_interrupted
         try:
