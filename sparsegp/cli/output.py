@@ -66,17 +66,12 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
     rows = list(rows)
     if not (names and rows):
         return []
-    lines = [list(names), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = [all(isinstance(value, str) for value in column) for column in zip(*rows, strict=True)]
-    form = [
-        f"{{:{'<' if text else '>'}{width}}}" for text, width in zip(texts, widths, strict=True)
-    ]
-    return ["  ".join(form).format(*line).rstrip() for line in lines]
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+    columns = []
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        cells = [name, *(f"{v:.5g}" if isinstance(v, float) else str(v) for v in values)]
+        align = str.ljust if all(isinstance(v, str) for v in values) else str.rjust
+        columns.append([align(cell, max(map(len, cells))) for cell in cells])
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def records_table(records: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[str]:
