@@ -84,7 +84,7 @@ class DaskRuntime(Runtime):
         self._lost: set[str] = set()
         self._leaving: set[str] = set()  # being retired
         self._next_rebalance = 0.0
-        self.n_workers = max(1, len(self._workers()))  # expected number
+        self.n_workers = max(1, len(known_workers(self._client)))  # expected number
         client.subscribe_topic("all", self._on_retirement_event)
 
     def run_in_workers(self, function: Callable[..., Any]) -> list[Any]:
@@ -155,7 +155,7 @@ class DaskRuntime(Runtime):
                     yield pending.pop(future), self._task_answer(future)
                 if not ended:
                     check()
-                    seen = time.monotonic() if self._workers() else seen
+                    seen = time.monotonic() if known_workers(self._client) else seen
                     self._require_worker_since(seen)
         finally:
             with suppress(*LOST):
@@ -199,7 +199,7 @@ class DaskRuntime(Runtime):
             try:
                 return future.result(timeout=PULSE_SECONDS)
             except TimeoutError:
-                worker, now = self._workers().get(address), time.monotonic()
+                worker, now = known_workers(self._client).get(address), time.monotonic()
             except LOST as error:
                 raise WorkerLostError(str(error)) from error
             if worker is None:
@@ -217,7 +217,7 @@ class DaskRuntime(Runtime):
             # via the scheduler, which knows of lost workers; direct calls notice after 30 s
             answer = pickle.loads(self._client.gather(future, direct=False))
         except LOST as error:
-            self._workers()  # raises if the scheduler does not answer
+            known_workers(self._client)  # raises if the scheduler does not answer
             raise ClusterError(
                 f"a task lost its worker again and again ({error}); check the memory of the workers"
             ) from error
@@ -225,10 +225,6 @@ class DaskRuntime(Runtime):
             answer.error.add_note(f"raised by task {answer.number}")
             raise answer.error
         return answer
-
-    def _workers(self) -> dict[str, dict[str, Any]]:
-        """Return the scheduler's information on its workers, by address."""
-        return known_workers(self._client)
 
     # -- where blocks are --------------------------------------------------------------------------
 
@@ -294,7 +290,7 @@ class DaskRuntime(Runtime):
 
     def _usable(self) -> set[str]:
         """Return the workers on which blocks may be built."""
-        workers = self._workers().items()
+        workers = known_workers(self._client).items()
         running = {address for address, worker in workers if worker["status"] == "running"}
         return running - self._lost - self._leaving
 
@@ -384,7 +380,7 @@ class DaskRuntime(Runtime):
         if waiting := list(self._leaving - self._hosts.keys()):
             with suppress(*LOST):
                 client.sync(client.retire_workers, waiting, callback_timeout=SCHEDULER_SECONDS)
-            self._leaving &= self._workers().keys()
+            self._leaving &= known_workers(self._client).keys()
 
     def _rebalance(self, usable: set[str]) -> None:
         """Drop blocks of the fullest workers, to be rebuilt on others, if the load is uneven."""
