@@ -191,21 +191,21 @@ def skips_search(
     scheduler : str or callable, optional
         Dask scheduler that reads the first rows.
     """
-    few = summary.n < MIN_ROWS_FOR_SEARCH or summary.p > MAX_SEARCH_COLUMNS
-    return few or _are_virtual(rows) or _are_pixels(rows, summary, scaling, settings, scheduler)
+    few = summary.n < MIN_ROWS_FOR_SEARCH
+    return few or _are_unsuited(rows, summary, scaling, settings, scheduler)
 
 
-def _are_virtual(rows: Table) -> bool:
-    return rows.origin is not None and rows.weights is None
-
-
-def _are_pixels(
+def _are_unsuited(
     rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any
 ) -> bool:
-    """Return whether many columns with one range resemble their neighbours.
+    """Return whether rows are virtual, or have too many columns, or pixels.
 
-    These are pixels, spectra and the like, which only matter together.
+    Pixels, spectra and the like are many columns with one range that resemble their neighbours, and
+    only matter together.
     """
+    is_virtual = rows.origin is not None and rows.weights is None
+    if is_virtual or summary.p > MAX_SEARCH_COLUMNS:
+        return True
     alike = settings.scaling == AUTO and scaling in {"none", "range"}
     indicators = summary.whole and summary.high.max() - summary.low.min() == 1
     if not alike or indicators or summary.p < PIXELS:
@@ -261,11 +261,8 @@ class Tuning(Run[Tuned]):
         how = data.train, data.summary, data.scaling.name, settings, scheduler
         self._is_guarded = skips_search(*how)
         searches = self.max_trials is not None or not self._is_guarded
-        self._takes_safe = (
-            not (searches or self.is_given or settings.is_regression or _are_virtual(data.train))
-            and data.summary.p <= MAX_SEARCH_COLUMNS
-            and not _are_pixels(*how)
-        )
+        is_set = searches or self.is_given or settings.is_regression
+        self._takes_safe = not (is_set or _are_unsuited(*how))
         if (searches or self._takes_safe) and settings.scaling == AUTO:
             self.scalings["quantile"] = choose_scaling(
                 "quantile", data.train, data.summary, settings, scheduler
@@ -320,7 +317,6 @@ class Tuning(Run[Tuned]):
         return Tuned(**self.choice, trials=tuple(in_order(self.records())))
 
     def _plan(self, sample: Sample) -> Plan:
-        """Return the plan of the search."""
         plan = Plan.of(
             (sample.n_train, self.data.summary.p),
             self.n_active,
