@@ -119,18 +119,10 @@ def test_data_frames(frame, tmp_path):
     assert model.names == ("unnamed 0", "income")
 
 
-def test_numbered_columns_come_in_any_order(sample):
-    X, y = sample
-    rows = pd.DataFrame(X)
-    model = sparsegp.train(rows, y, kernel="rbf", n_active=9)
-    expected = model.predict_proba(X)
-    np.testing.assert_array_equal(model.predict_proba(rows[[2, 0, 3, 1]]), expected)
-    assert not np.array_equal(model.predict_proba(X[:, [2, 0, 3, 1]]), expected)
-
-
 @pytest.mark.parametrize(
     "names",
     [
+        range(4),
         [400.0, 400.5, 401.0, 401.5],
         [*"abc", None],
         pd.date_range("2024-01-01", periods=4),
@@ -143,8 +135,15 @@ def test_columns_of_any_names_come_in_any_order(names, sample):
     model = sparsegp.train(rows, y, kernel="rbf", n_active=9)
     turned = rows.iloc[:, ::-1]
     np.testing.assert_array_equal(model.predict_proba(turned), model.predict_proba(rows))
-    with pytest.raises(DataError, match="column"):
-        model.predict_proba(pd.DataFrame(X, columns=list("efgh")))
+    if not isinstance(names, range):  # such columns are known by their place
+        with pytest.raises(DataError, match="column"):
+            model.predict_proba(pd.DataFrame(X, columns=list("efgh")))
+
+
+def predicted(run, path):
+    """Return the first probability of each row that `predict` writes."""
+    lines = invoke("predict", run, path, "--out", "-").stdout.splitlines()
+    return [float(line.split(",")[2]) for line in lines[1:]]
 
 
 def test_a_header_of_numbers_is_that_of_the_training_file(tmp_path):
@@ -154,10 +153,8 @@ def test_a_header_of_numbers_is_that_of_the_training_file(tmp_path):
     rows[[2, 0, 1]].to_csv(tmp_path / "turned.csv", index=False)
     run = tmp_path / "run"
     invoke("train", tmp_path / "rows.csv", "--out", run, "--kernel", "rbf", "--n-active", 9)
-    found = invoke("predict", run, tmp_path / "turned.csv", "--out", "-").stdout.splitlines()
-    assert len(found) == 61
     expected = sparsegp.load(run).predict_proba(rows.to_numpy())
-    np.testing.assert_allclose([float(line.split(",")[2]) for line in found[1:]], expected[:, 0])
+    np.testing.assert_allclose(predicted(run, tmp_path / "turned.csv"), expected[:, 0])
 
 
 def test_numbers_are_no_header_of_numbered_columns(tmp_path):
@@ -166,9 +163,8 @@ def test_numbers_are_no_header_of_numbered_columns(tmp_path):
     (tmp_path / "rows.csv").write_text("1,0\n3,0.5\n0,3\n")
     run = tmp_path / "run"
     sparsegp.train(pd.DataFrame(X), X[:, 0] > X[:, 1], kernel="rbf", n_active=9, out=run)
-    lines = invoke("predict", run, tmp_path / "rows.csv", "--out", "-").stdout.splitlines()
     expected = sparsegp.load(run).predict_proba(np.array([[1, 0], [3, 0.5], [0, 3]]))
-    np.testing.assert_allclose([float(line.split(",")[2]) for line in lines[1:]], expected[:, 0])
+    np.testing.assert_allclose(predicted(run, tmp_path / "rows.csv"), expected[:, 0])
 
 
 def test_commands(frame, tmp_path, monkeypatch):
