@@ -12,7 +12,7 @@ from sparsegp.kernels import RBF
 from sparsegp.learning.hyperpriors import Hyperprior
 from sparsegp.likelihoods import LIKELIHOODS, OrderedProbit
 from tests.dense.sessions import StoppedError, Watched
-from tests.learning.rows import central
+from tests.differences import central
 
 QUICK = {
     "gibbs": "gibbs(chains=2, samples=60, burn_in=100, thin=3, particles=50)",

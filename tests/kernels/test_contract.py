@@ -29,6 +29,7 @@ from sparsegp.kernels import (
     parse,
     relevances,
 )
+from tests.differences import central
 
 P = 5
 NUMBER = r"(?<![a-z])\d+\.\d*(?:e[+-]?\d+)?"
@@ -197,7 +198,7 @@ def test_parameters_have_names():
 @every_kernel
 @pytest.mark.parametrize("diag", [False, True])
 def test_gradient_against_finite_differences(kernel, formula, diag, X, Z):
-    logs, step = kernel.parameters(), 1e-5
+    logs = kernel.parameters()
     inputs = (X,) if diag else (X, Z)
     weights = np.random.default_rng(4).normal(size=[len(each) for each in inputs])
     pull_back = kernel.pull_back_diag if diag else kernel.pull_back
@@ -206,8 +207,7 @@ def test_gradient_against_finite_differences(kernel, formula, diag, X, Z):
         some = kernel.with_parameters(at)
         return some.diag(X) if diag else some(X, Z)
 
-    ends = [value(logs + unit) - value(logs - unit) for unit in step * np.eye(len(logs))]
-    expected = [np.vdot(weights, change) / (2 * step) for change in ends]
+    expected = central(lambda at: np.vdot(weights, value(at)), logs)
     size = np.abs(weights).sum() * np.abs(value(logs)).max()
     gradient = pull_back(*inputs, weights)
     assert gradient.dtype == np.float64
@@ -226,12 +226,8 @@ def test_gradient_against_finite_differences(kernel, formula, diag, X, Z):
 @every_kernel
 def test_slopes_against_finite_differences(kernel, formula, X, Z):
     weights = np.random.default_rng(8).normal(size=(len(Z), 3))
-    slopes, step = kernel.slopes(X, Z, weights), 2e-7
-    for j in range(P):
-        shifts = (X + step * np.eye(P)[j], X - step * np.eye(P)[j])
-        above, below = (kernel(shifted, Z) @ weights for shifted in shifts)
-        expected = (above - below) / (2 * step)
-        np.testing.assert_allclose(slopes[:, :, j], expected.T, rtol=1e-6, atol=1e-6)
+    expected = central(lambda shift: kernel(X + shift, Z) @ weights, np.zeros(P), 2e-7)
+    np.testing.assert_allclose(kernel.slopes(X, Z, weights), expected.T, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,3 @@ def make_rows(
     target = latent if numeric else (latent > 0.2).astype(np.int64)
     active = rng.choice(n, d, replace=False)
     return Rows(X, target, active, rng.random(n) < 0.8, **options)
-
-
-def central(function: Any, at: np.ndarray, step: float = 1e-5) -> np.ndarray:
-    """Central differences of a function of an array of any shape."""
-    units = np.eye(at.size).reshape(-1, *at.shape)
-    ends = [(function(at + step * unit), function(at - step * unit)) for unit in units]
-    return np.array([(up - down) / (2.0 * step) for up, down in ends]).reshape(at.shape)

@@ -15,6 +15,7 @@ from sparsegp.learning import by_column, linear_rows
 from sparsegp.learning.by_column import HeldOut, learn_by_column, with_ard, with_warping
 from sparsegp.learning.trials import Trial
 from sparsegp.settings import TrainSettings
+from tests.differences import central
 
 N, M, P = 400, 400, 12
 RELEVANT = [1, 3, 4]
@@ -50,12 +51,11 @@ def exact(monkeypatch):
 def test_slopes_are_those_of_finite_differences(n_classes, text, exact):
     kernel, held_out = parse(text), rows_of(n_classes)
     slopes = held_out.value_and_gradient(kernel)[1]
-    logs, h = kernel.parameters(), 2e-3
 
-    def value(change):
-        return held_out.value_and_gradient(kernel.with_parameters(logs + change))[0]
+    def value(at):
+        return held_out.value_and_gradient(kernel.with_parameters(at))[0]
 
-    expected = [(value(h * e) - value(-h * e)) / (2 * h) for e in np.eye(len(logs))]
+    expected = central(value, kernel.parameters(), 2e-3)
     assert_allclose(slopes, expected, rtol=0.01, atol=0.01 * np.abs(expected).max())
 
 

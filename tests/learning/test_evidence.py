@@ -15,8 +15,9 @@ from sparsegp.learning.objective import Objective, noise_sites
 from sparsegp.likelihoods import Gaussian, MultinomialProbit, Probit, SiteRule
 from sparsegp.likelihoods.softmax import Softmax
 from sparsegp.math.products import TILE
+from tests.differences import central
 from tests.ivm import problems
-from tests.learning.rows import central, make_rows
+from tests.learning.rows import make_rows
 
 KERNELS = [
     2.0 * RBF(1.2),

@@ -12,7 +12,7 @@ from sparsegp.learning.hyperpriors import parse
 from sparsegp.learning.objective import parameter_names
 from sparsegp.likelihoods.gaussian import Gaussian
 from sparsegp.likelihoods.probit import Probit
-from tests.learning.rows import central
+from tests.differences import central
 
 KERNEL = 10.0 * RBF(2.0) + 0.5 * ARD((1.0, 3.0)) + 0.3 * Linear(0.7)
 PROBIT = parameter_names([KERNEL], Probit(0.4))

@@ -9,6 +9,7 @@ from sparsegp.errors import SettingsError
 from sparsegp.kernels import parse
 from sparsegp.learning.metric import SHRINKAGE, Metric, average_outer_product, is_per_column
 from sparsegp.settings import TrainSettings
+from tests.differences import central
 
 P = 4
 
@@ -31,12 +32,11 @@ def test_outer_products_by_finite_differences(text, rng):
         (kernel, rng.normal(size=(d, P)), rng.normal(size=(d, R))) for d, R in ((6, 3), (4, 2))
     ]
 
-    def means(x):
-        f = np.concatenate([k(x, U) @ weights for k, U, weights in parts], axis=1)
+    def means(move):
+        f = np.concatenate([k(X + move, U) @ weights for k, U, weights in parts], axis=1)
         return f - f.mean(axis=1, keepdims=True)
 
-    h = 1e-5
-    slopes = [(means(X + h * e) - means(X - h * e)) / (2 * h) for e in np.eye(P)]
+    slopes = central(means, np.zeros(P))
     expected = np.einsum("inc,jnc->ij", slopes, slopes) / slopes[0].size
     found = average_outer_product(parts, X)
     assert_allclose(found, expected, rtol=1e-6, atol=1e-8)

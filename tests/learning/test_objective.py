@@ -9,7 +9,8 @@ from sparsegp.kernels import ARD, RBF, Linear, Matern52, parse
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.objective import noise_sites, parameter_names, sites_in_order
 from sparsegp.likelihoods import Gaussian, Logistic, Probit
-from tests.learning.rows import Rows, central, make_rows
+from tests.differences import central
+from tests.learning.rows import Rows, make_rows
 
 LIKELIHOODS = [Probit(0.3), Gaussian(0.2), Logistic(-0.5)]
 KERNEL = 1.5 * ARD((1.0, 2.0, 0.5)) + 0.1 * Linear()
