@@ -1,10 +1,9 @@
 """Quasi-Newton ascent on functions whose maximum is known."""
 
 import numpy as np
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.state import from_arrays, to_arrays
 
 
 def quadratic(seed):
@@ -35,25 +34,19 @@ def test_one_step_in_the_exact_metric_reaches_the_maximum():
     assert_allclose(ascent.point, np.linalg.solve(matrix, right), rtol=1e-8)
 
 
-def test_climbs_a_concave_function_in_any_metric_and_can_be_resumed():
+def test_climbs_a_concave_function_in_any_metric():
     matrix, right = quadratic(1)
     function = softened(matrix, right)
     metric = np.diag(matrix.diagonal() + 1.0)
     ascent = Ascent.at(np.zeros(12), function)
     values = [ascent.value]
-    resumed = ascent
-    for round_ in range(200):
+    for _ in range(200):
         gain = ascent.step(function, lambda g: np.linalg.solve(metric, g))
         assert gain >= ascent.value - values[-1]
         values.append(ascent.value)
-        if round_ == 7:
-            resumed = from_arrays(Ascent, to_arrays(ascent))
     assert np.all(np.diff(values) >= 0.0)
     assert gain < 1e-12
     assert np.abs(function(ascent.point)[1]).max() < 1e-6
-    for _ in range(192):
-        resumed.step(function, lambda g: np.linalg.solve(metric, g))
-    assert_array_equal(resumed.point, ascent.point)
 
 
 def test_goes_back_and_knows_what_it_would_be_with_another_penalty():
