@@ -17,7 +17,6 @@ from sparsegp.learning.space import MAX_SEARCH_COLUMNS
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.store import read_records
-from tests.fit.conftest import waves
 from tests.runs import Stopper, nlpp
 
 small = functools.partial(tune, max_trials=8, n_active=60, runtime="threads=1")
@@ -43,21 +42,6 @@ def test_same_choice_on_any_runtime(data, expected, workers, tmp_path):
     assert of(small(*data, runtime=workers, out=tmp_path / "run")) == expected
     records = read_records(tmp_path / "run")
     assert [{**trial, "seconds": None} for trial in records["trials"]] == trials
-
-
-@pytest.mark.slow
-def test_finds_what_a_bad_kernel_hides():
-    """Stripes, and a kernel for linear boundaries that is as good as guessing."""
-    X, y = waves(900, 3)
-    how = {"n_active": 150, "runtime": "threads=1"}
-    found = tune(X, y, kernel="1*rbf(50)", max_trials=16, **how)
-    X_new, y_new = waves(900, 4)
-    bad, good = (
-        np.mean(sparsegp.train(X, y, kernel=kernel, **how).predict(X_new) != y_new)
-        for kernel in ("1*rbf(50)", found.kernel)
-    )
-    assert bad > 0.4
-    assert good < 0.15
 
 
 def test_time_that_runs_out_leaves_the_best_so_far(data, expected, tmp_path):
@@ -278,6 +262,8 @@ def test_it_is_the_default_and_overwritten_with_its_run(steps_of_trees, tmp_path
 
 
 CASES = {"few rows": (89, 4), "pixels": (120, 60), "many columns": (120, MAX_SEARCH_COLUMNS + 1)}
+SEARCHED = {"columns of one range": (60, None), "weights": (5, np.full(120, 2.0))}
+"""Columns and weights of rows; ranks and simulated designs have one range as pixels have."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -295,16 +281,12 @@ def test_it_declines_where_nothing_would_come_of_it(case, searching):
     assert model.settings["kernel"].startswith(kernel)
 
 
-def test_unlike_columns_of_one_range_are_searched(searching):
-    """They need not be pixels: ranks and simulated designs have one range, too."""
-    X = np.random.default_rng(2).random((120, 60))
+@pytest.mark.parametrize("case", SEARCHED)
+def test_other_rows_are_searched(case, searching):
+    columns, weights = SEARCHED[case]
+    X = np.random.default_rng(2).random((120, columns))
     y = (X[:, 0] > 0.5).astype(int)
-    assert tune(X, y, max_trials=None, runtime="threads=1").trials
-
-
-def test_weighted_rows_are_searched(steps_of_trees, searching):
-    X, y = (rows[:200] for rows in steps_of_trees)
-    assert tune(X, y, sample_weight=np.full(200, 2.0), max_trials=None, runtime="threads=1").trials
+    assert tune(X, y, sample_weight=weights, max_trials=None, runtime="threads=1").trials
 
 
 def test_so_many_rows_become_active_as_fit_the_memory():

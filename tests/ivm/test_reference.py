@@ -66,28 +66,17 @@ def test_validation_rows_take_no_part(panel):
     assert not chosen[found].any()
 
 
-orders = pytest.mark.parametrize("lookahead", [1, 32])
-
-
-@orders
-@pytest.mark.parametrize(("n_blocks", "dtype"), [(1, np.float32), (3, np.float64)])
-def test_rows_that_are_all_equal_are_taken_in_order(lookahead, n_blocks, dtype):
-    X = np.full((3 * 256, 4), 0.3, dtype)
-    target = np.arange(len(X)) // 2 % 2  # 0 0 1 1 0 0 1 1 ...
-    rows = Problem(X, target, ["rbf(1.0)"], 12, lookahead, n_blocks=n_blocks).finish().active.rows
-    assert rows[:2].tolist() == [0, 2]  # the first row of the class that is now less likely
-    for k in (0, 1):
-        mine = rows[target[rows] == k]
-        assert mine.tolist() == np.flatnonzero(target == k)[: len(mine)].tolist()
-
-
-@orders
+@pytest.mark.parametrize("lookahead", [1, 32])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_of_copies_the_first_is_taken(lookahead, dtype):
-    """Anywhere, or with float32, whose rounding shows, at the same places of three tiles."""
+@pytest.mark.parametrize("equal", [True, False])
+def test_of_copies_the_first_is_taken(lookahead, dtype, equal):
+    """Of two rows, or more: anywhere, or with float32 at the same places of three tiles."""
     original = np.random.default_rng(3).integers(80, size=600)
     original = np.tile(np.arange(256), 3) if dtype == np.float32 else original
     X, target = (rows[original] for rows in rings(original.max() + 1))
+    if equal:  # but for the label
+        original = target = np.arange(768) // 2 % 2  # 0 0 1 1 0 0 1 1 ...
+        X = np.full((768, 4), 0.3)
     run = Problem(X.astype(dtype), target, ["2*rbf(1.0)"], 24, lookahead, n_blocks=3)
     taken = np.zeros(len(X), bool)
     for row in run.finish().active.rows:

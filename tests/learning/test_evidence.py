@@ -172,18 +172,6 @@ def test_sharp_sites_keep_their_digits():
         np.testing.assert_allclose(active.cavity()[1], loo, rtol=1e-9)
 
 
-def test_rows_that_do_not_count_do_not_count():
-    likelihood, kernel, rows = Probit(0.3), 2.0 * Matern32(1.2), make_rows(False)
-    sites = some_sites(len(rows.active))
-    first = rows.evidence(kernel, likelihood, sites)
-    out = np.setdiff1d(np.flatnonzero(~rows.counts), rows.active)
-    assert len(out) > 10
-    rows.X[out], rows.target[out] = np.nan, 1 - rows.target[out]
-    found = rows.evidence(kernel, likelihood, sites)
-    assert found.phi == first.phi
-    np.testing.assert_array_equal(found.kernels, first.kernels)
-
-
 @pytest.mark.parametrize(
     ("site", "message"),
     [
@@ -212,12 +200,11 @@ def test_an_infinite_criterion_is_refused():
 
 
 TEXTS = ["2*rbf(1.2)", "1.5*ard(1, 2, 0.5) + 0.1*linear", "3*matern52(1)"]
-CLASSES = MultinomialProbit(12, (0.4, -0.3, 0.1))
 OF_BLOCKS = {
     "probit": (Probit(0.3), False, 20),
     "gaussian": (Gaussian(0.2), False, 20),
-    "one set": (CLASSES, False, 12),
-    "a set a class": (CLASSES, True, 60),
+    "one set": (PROBITS, False, 12),
+    "a set a class": (PROBITS, True, 60),
 }
 """Likelihood, whether pairs of a row and a class are selected in row blocks, and how many."""
 N = 700
@@ -227,7 +214,7 @@ N = 700
 def test_rows_that_are_not_active_count_and_no_others(case):
     """And sites set anew in order are those of the selection."""
     likelihood, pairs, size = OF_BLOCKS[case]
-    several = likelihood is CLASSES
+    several = likelihood is PROBITS
     rows = make_rows(True, N, seed=2)
     if not likelihood.numeric:
         rows.target = np.digitize(rows.target, [-0.5, 0.7] if several else [0.2])
