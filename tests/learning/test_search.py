@@ -316,34 +316,29 @@ def test_what_is_to_stay_or_fails_is_not_learnt_again():
 
 
 @pytest.mark.parametrize(
-    ("nlpp", "noise", "tried", "n_active"),
+    ("nlpp", "noise", "tried", "n_active", "n_classes"),
     [
-        ({"500": 0.6, "1000": 0.5, "2000": 0.4}, 0.0, [500, 1000, 2000], 4000),
-        ({"500": 0.6, "1000": 0.5, "2000": 0.49}, 0.0, [500, 1000, 2000], 2000),
-        ({"500": 0.6, "1000": 0.5, "2000": 0.497}, 0.0, [500, 1000, 2000], 1000),
-        ({"500": 0.6, "1000": 0.5, "2000": 0.49}, 0.4, [500, 1000, 2000], 1000),  # by chance
-        ({"500": 0.515, "1000": 0.5}, 0.0, [500, 1000], 2000),
-        ({"500": 0.505, "1000": 0.5}, 0.0, [500, 1000], 1000),
-        ({"500": 0.5, "1000": 0.6}, 0.0, [500, 1000], 1000),
-        ({"250": 0.515, "500": 0.5, "1000": 0.499}, 0.0, [500, 1000], 1000),
-        ({"250": 0.505, "500": 0.5, "1000": 0.4}, 0.0, [500], 1000),
+        ({"500": 0.6, "1000": 0.5, "2000": 0.4}, 0.0, [500, 1000, 2000], 4000, 3),
+        ({"500": 0.6, "1000": 0.5, "2000": 0.49}, 0.0, [500, 1000, 2000], 2000, 3),
+        ({"500": 0.6, "1000": 0.5, "2000": 0.497}, 0.0, [500, 1000, 2000], 1000, 3),
+        ({"500": 0.6, "1000": 0.5, "2000": 0.49}, 0.4, [500, 1000, 2000], 1000, 3),  # by chance
+        ({"500": 0.515, "1000": 0.5}, 0.0, [500, 1000], 2000, 3),
+        ({"500": 0.505, "1000": 0.5}, 0.0, [500, 1000], 1000, 3),
+        ({"500": 0.5, "1000": 0.6}, 0.0, [500, 1000], 1000, 3),
+        ({"250": 0.515, "500": 0.5, "1000": 0.499}, 0.0, [500, 1000], 1000, 3),
+        ({"250": 0.505, "500": 0.5, "1000": 0.4}, 0.0, [500], 1000, 3),
+        ({"500": 0.53, "1000": 0.5, "2000": 0.497}, 0.0, [500, 1000, 2000], 1000, 0),
+        ({"500": 0.53, "1000": 0.5, "2000": 0.487}, 0.0, [500, 1000, 2000], 2000, 0),
     ],
 )
-def test_more_active_rows_where_they_promise_enough(nlpp, noise, tried, n_active):
+def test_more_active_rows_where_they_promise_enough(nlpp, noise, tried, n_active, n_classes):
+    """Of numbers, which have no classes, after a trial alone."""
     nature = Nature(nlpp, noise=noise)
-    found = outcome(nature, None, n=50000, sizes=module.ACTIVE_SIZES)
+    found = outcome(nature, None, 50000, sizes=module.ACTIVE_SIZES, n_classes=n_classes)
     counts = [t.n_active for t in nature.trials if t.n_active >= 500]
     assert list(dict.fromkeys(counts)) == tried
     assert found.n_active == n_active
     assert found.nlpp == nlpp[str(tried[-1])]
-
-
-@pytest.mark.parametrize(("gain", "n_active"), [(0.003, 1000), (0.013, 2000)])
-def test_more_active_rows_of_numbers_after_a_trial_alone(gain, n_active):
-    nature = Nature({"500": 0.53, "1000": 0.5, "2000": 0.5 - gain})
-    found = outcome(nature, None, n=50000, sizes=module.ACTIVE_SIZES, n_classes=0)
-    assert [t.n_active for t in nature.trials if t.n_active >= 500] == [500, 1000, 2000]
-    assert found.n_active == n_active
 
 
 def test_what_is_learnt_again_gets_more_active_rows():
