@@ -471,13 +471,3 @@ class TestSmall:
         assert len(copies) == np.isin(table.rows, model.rows).sum()
         assert 0 < copies.mean() < 1
         sparsegp.train(virtual, **sparsegp.same_settings(model, n_active=50))
-
-    @pytest.mark.parametrize("how", [{}, {"lookahead": 1, "panel": 1}])
-    def test_the_order_of_classes_does_not_matter_to_cross_validation(self, rows, how):
-        X = rows[0]
-        y = np.where(X[:, 0] > 0.5, 0, np.where(X[:, 1] > 0, 1, 2))
-        how = {"kernel": self.K, "n_active": 25, "precision": "float64", **how}
-        first, second = (sparsegp.train(X, each, **how) for each in (y, 2 - y))
-        assert first.calibration.prior_scale == second.calibration.prior_scale
-        expected = second.predict_proba(X)[:, ::-1]
-        np.testing.assert_allclose(first.predict_proba(X), expected, atol=2e-3)
