@@ -98,3 +98,16 @@ def test_batches_hold_no_more_rows_than_the_active_set(given):
     """Blocks and driver allocate their square."""
     assert TrainSettings(n_active=50, **given).order.slots == 50
     assert TrainSettings(**given).order.slots == 1000
+
+
+@pytest.mark.parametrize(
+    ("method", "learn", "said"),
+    [
+        ("gibbs", "evidence", "needs the gradient .* use one of .*laplace"),
+        ("ep", "hmc", "`steps` must be at least"),
+        ("variational(importance=20)", "evidence", "learns length scales itself; leave out"),
+    ],
+)
+def test_kernels_are_learnt_in_one_way_that_works(method, learn, said):
+    with pytest.raises(SettingsError, match=said):
+        DenseSettings(method=method, learn=learn, steps=2)

@@ -162,7 +162,8 @@ def check_target(path: Path, force: bool, data: str) -> None:
     StoreError
         If its directory does not exist.
     """
-    if writer_of(path) is write_parquet and find_spec("pyarrow") is None:
+    writer = writer_of(path)
+    if writer is write_parquet and find_spec("pyarrow") is None:
         raise SettingsError("pyarrow, which writes .parquet, is missing; install sparsegp[parquet]")
     with store_errors("write", path, remedy="choose another --out"):
         if not path.parent.is_dir():
@@ -172,8 +173,9 @@ def check_target(path: Path, force: bool, data: str) -> None:
         parts = [Path(plain(part.strip())).expanduser() for part in data.split(",")]
         if any(part.exists() and path.exists() and path.samefile(part) for part in parts):
             raise SettingsError(f"{path} holds the rows to predict; choose another --out")
-        if path.is_dir() and not _holds_predictions(path):
-            raise SettingsError(f"{path} is not a file of predictions; choose another --out")
+        is_other = not _holds_predictions(path) if path.is_dir() else writer is write_zarr
+        if is_other and path.exists():
+            raise SettingsError(f"{path} does not hold such predictions; choose another --out")
 
 
 def _holds_predictions(path: Path) -> bool:

@@ -277,6 +277,11 @@ class Method(Checked, Member, Iterative[Problem]):
         """Whether the method has an `evidence`, from which kernels can be learnt."""
         return type(self).gradient is not Method.gradient
 
+    @property
+    def learns_kernels(self) -> bool:
+        """Whether the method itself learns the kernels."""
+        return False
+
     def gradient(self, problem: Problem, state: Any) -> LogEvidence:
         """Return the log marginal likelihood and its gradient at the last state."""
         raise NotImplementedError

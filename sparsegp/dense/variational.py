@@ -161,6 +161,11 @@ class Variational(Method, name="variational"):
     shape: float = setting(1e-3, above=0.0)
     rate: float = setting(1e-3, above=0.0)
 
+    @property
+    def learns_kernels(self) -> bool:
+        """Whether there is importance sampling of length scales."""
+        return self.importance > 0
+
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> VariationalState:
         """Return means of zero, or those from y~ for nearby parameters; see `Method`."""
         none = np.zeros((len(problem.x), problem.n_latent))
@@ -210,8 +215,7 @@ class Variational(Method, name="variational"):
 
     def finish(self, problem: Problem, state: VariationalState, run_tasks: RunTasks) -> Fit:
         """Climb once more and return the posterior, with the bound as its log evidence."""
-        if self.importance:  # a fixed kernel stays the same to the last bit
-            problem = problem.with_parameters(state.logs)
+        problem = problem.with_parameters(state.logs)
         bound = Bound(problem)
         ascent, bounds = bound.climb(state.site, self.tolerance, self.steps)
         coefficients = bound.spectrum.smooth(bound.site(ascent.point))

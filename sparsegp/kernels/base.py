@@ -286,12 +286,15 @@ class Kernel(Member, ABC):
         SettingsError
             If a length scale is left out.
         """
-        values = np.hstack([value for _, value in self._learnt()])
-        return np.asarray(np.log(values), np.float64)
+        return np.asarray(np.log(self._values()), np.float64)
 
     def with_parameters(self, logs: Doubles) -> Self:
-        """Return the same kernel with other parameters, given by their logarithms, (q,)."""
-        values, family = np.exp(logs).tolist(), cast(Callable[..., Self], type(self))
+        """Return the same kernel with other parameters, given by their logarithms, (q,).
+
+        Parameters that stay the same do so to the last bit.
+        """
+        former, family = self._values(), cast(Callable[..., Self], type(self))
+        values = np.where(logs == np.log(former), former, np.exp(logs)).tolist()
         fixed = (getattr(self, field.name) for field in fields(self)[: self.n_fixed])
         return family(*fixed, *([tuple(values)] if self.variadic else values))
 
@@ -299,6 +302,10 @@ class Kernel(Member, ABC):
     def parameter_names(self) -> tuple[str, ...]:
         """Names of the parameters, in the order of `parameters`, such as ``rbf.length_scale``."""
         return tuple(name for name, value in self._learnt() for _ in range(np.size(value)))
+
+    def _values(self) -> Doubles:
+        """Return the parameters in the order of the text, (q,)."""
+        return np.hstack([value for _, value in self._learnt()])
 
     def _learnt(self) -> list[tuple[str, Any]]:
         """Return the learnt fields of all leaves, with names such as ``rbf.length_scale``."""

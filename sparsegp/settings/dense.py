@@ -66,6 +66,11 @@ class DenseSettings(Settings):
                 f"learn={self.learn} needs the gradient of a marginal likelihood, which "
                 f"method={method.name} does not have; use one of {', '.join(having)}"
             )
+        if self.learn != "none" and method.learns_kernels:
+            yield (
+                f"method={self.method} learns length scales itself; leave out learn={self.learn} "
+                f"or the options of {method.name}"
+            )
         if self.learn == "hmc" and self.steps < MIN_DRAWS:
             yield f"`steps` must be at least {MIN_DRAWS} with learn=hmc, got {self.steps}"
 

@@ -125,13 +125,14 @@ def test_replaced_only_by_force(ending, trained, files, invoke, tmp_path, untouc
 
 def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, invoke, tmp_path):
     (tmp_path / "d.csv").mkdir()
+    (tmp_path / "p.zarr").write_text("1,2")
     (tmp_path / "d.zarr").mkdir()
     (tmp_path / "d.zarr" / "mine").write_text("!")
     zarr.open_group(tmp_path / "g.zarr").create_array("labels", data=np.ones(3))
-    for name in ("d.csv", "d.zarr", "g.zarr"):
+    for name in ("d.csv", "p.zarr", "d.zarr", "g.zarr"):
         arguments = ("--out", tmp_path / name, "--force")
         result = invoke("predict", trained, files / "only.npz", *arguments, code=2)
-        assert "is not a file of predictions" in result.stderr
+        assert "does not hold such predictions" in result.stderr
     assert (tmp_path / "d.zarr" / "mine").exists()
 
 
