@@ -1,6 +1,7 @@
 """`sparsegp predict`."""
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -73,7 +74,7 @@ def predict(run: str, data: str, out: str, force: bool, **wanted: Any) -> None:
     else:
         table = table_for(model, data, labels=False, **columns)
         tables, source, n = iter([table]), table.source, len(table.X)
-    count = Counter[str]()
+    count, began = Counter[str](), time.perf_counter()
     with on_terminal(wanted=path is not None) as progress:
         read = chain.from_iterable(table.batches() for table in tables)
         batches = predictions(model, watched(read, progress, n, "predict"), wanted, count)
@@ -82,7 +83,8 @@ def predict(run: str, data: str, out: str, force: bool, **wanted: Any) -> None:
         else:
             write(path, model.classes, batches)
     rejected = f", {count['rejected']} of them rejected ({' or '.join(reasons(wanted))})"
-    done = f"{plural(count['rows'], 'row')} of {source} predicted"
+    rate = float(f"{count['rows'] / (time.perf_counter() - began):.2g}")
+    done = f"{plural(count['rows'], 'row')} of {source} predicted, {rate:.0f} per second"
     show([f"{done}{rejected if reasons(wanted) else ''}: {out}"], err=path is None)
 
 
