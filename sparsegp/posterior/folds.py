@@ -5,10 +5,11 @@ one of all rows. Their sum is concave in all coefficients together, so a single 
 of them. It continues to the maximum for one prior variance factor after the other, up from 1 or
 else down from it, as long as the predictions for left-out rows improve.
 
-If a few rows are all predicted well, their NLPP alone would favour ever larger factors. One
+If a few rows are all predicted well, their NLPP alone would favour ever larger factors. A
 pseudo-row is therefore added, in the manner of Platt (1999, "Probabilistic outputs for support
 vector machines", section 2.2): an nth part of it lies at each of the n rows, it belongs to all
-classes in equal parts, and it is predicted from all rows. This prevents overconfidence.
+classes in equal parts, and it is predicted from all rows. This prevents overconfidence. Its weight
+is small unless there are very few rows, as in many tables all new rows are predicted well, too.
 
 Leave-one-out approximations by the true curvature of the likelihood (Rasmussen & Williams 2006,
 section 5.4.2; Vehtari et al. 2016) lead to almost the same choices, and need a factorisation over
@@ -29,6 +30,8 @@ from sparsegp.types import Doubles
 
 MAX_ROUNDS = 200
 """Maximum number of iterations for one prior variance factor."""
+PSEUDO_WEIGHT, FEW_ROWS = 0.1, 5.0
+"""Minimum weight of the pseudo-row (docs/benchmarks/studies.md), and rows up to which it is one."""
 
 
 class Folds(Problem):
@@ -95,7 +98,9 @@ class Folds(Problem):
         each = self.active.likelihood.log_probabilities(mean[:, -1], none).mean(axis=1)
         nlpp = -float(np.average(log_z, weights=w))
         pseudo_row_log_p = float(np.average(each, weights=w))
-        return nlpp, (count * nlpp - pseudo_row_log_p) / (count + 1.0), left_out
+        weight = max(PSEUDO_WEIGHT, min(1.0, FEW_ROWS / count))
+        total = count * nlpp - weight * pseudo_row_log_p
+        return nlpp, total / (count + weight), left_out
 
 
 def best_scale(
