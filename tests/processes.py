@@ -55,6 +55,12 @@ def run_python(*words: object, code: int = 0, **how: Any) -> "subprocess.Complet
     return done
 
 
+def start_python(*words: object, **how: Any) -> "subprocess.Popen[str]":
+    """Start Python in a process of its own, with its output in pipes."""
+    how = {"env": environment(), "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+    return subprocess.Popen([sys.executable, *map(str, words)], text=True, **how)
+
+
 def wait_until(happened: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     end = time.monotonic() + seconds
     while not happened():

@@ -1,19 +1,16 @@
 """Data sets in files, and the program in this process or in one of its own."""
 
-import hashlib
-import subprocess
-import sys
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
 
-from tests import processes
+from tests.data.files import contents
+from tests.processes import invoke, start_python
 
 # a signal may end the import of a module, whose file Python then leaves to be collected
 WARNINGS = ("-W", "error", "-W", "ignore:unclosed file:ResourceWarning")
-COMMAND = (sys.executable, *WARNINGS, "-m", "sparsegp")
 
 
 def blobs(n, seed, n_classes=3, p=4):
@@ -26,32 +23,8 @@ def blobs(n, seed, n_classes=3, p=4):
 
 @pytest.fixture(scope="session")
 def start():
-    """Start the program; returns the process."""
-
-    def start(*arguments, cwd, keys=None, **options):
-        return subprocess.Popen(
-            [*COMMAND, *map(str, arguments)],
-            cwd=cwd,
-            env=processes.environment() | (keys or {}),
-            stdout=options.pop("stdout", subprocess.PIPE),
-            stderr=subprocess.PIPE,
-            text=True,
-            **options,
-        )
-
-    return start
-
-
-@pytest.fixture(scope="session")
-def invoke():
-    """Run the program in this process."""
-    return processes.invoke
-
-
-@pytest.fixture(scope="session")
-def told():
-    """Run the program in this process, and return the object that it prints with --json."""
-    return processes.told
+    """Start the program in a process of its own; returns the process."""
+    return partial(start_python, *WARNINGS, "-m", "sparsegp")
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +38,6 @@ def files(tmp_path_factory):
     np.savez(folder / "words.npz", X=X, y=words[y])
     np.savez(folder / "only.npz", X=X_test, y=y_test)
     np.savez(folder / "unlabelled.npz", X=X_test)
-    np.savez(folder / "one_class.npz", X=X, y=np.zeros(300, dtype=int))
     np.savez(folder / "narrow.npz", X=X_test[:, :3], y=y_test)
     np.savez(folder / "unseen.npz", X=X_test, y=np.where(y_test == 2, 7, y_test))
     np.savez(folder / "others.npz", X=X_test, y=y_test + 100)
@@ -82,12 +54,11 @@ def files(tmp_path_factory):
     np.savez(folder / "nan.npz", X=bad, y=y_test)
     np.savetxt(folder / "rows.csv", np.column_stack([X_test, y_test]), delimiter=",", fmt="%.17g")
     np.savetxt(folder / "inputs.csv", X_test, delimiter=",", fmt="%.17g")
-    (folder / "cut.npz").write_bytes((folder / "pair.npz").read_bytes()[:5000])
     return folder
 
 
 @pytest.fixture(scope="session")
-def trained(files, invoke, tmp_path_factory):
+def trained(files, tmp_path_factory):
     """A finished run on `pair.npz`."""
     run = tmp_path_factory.mktemp("trained") / "run"
     arguments = ("--n-active", 40, "--checkpoint-every", 10, "--quiet")
@@ -96,7 +67,7 @@ def trained(files, invoke, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def regressed(files, invoke, tmp_path_factory):
+def regressed(files, tmp_path_factory):
     """A finished run on `numbers.npz`."""
     run = tmp_path_factory.mktemp("regressed") / "run"
     arguments = ("--task", "regression", "--n-active", 30, "--quiet")
@@ -104,23 +75,18 @@ def regressed(files, invoke, tmp_path_factory):
     return run
 
 
-def digest(folder):
-    """Names and contents of all files in a folder, but those that tell who used it last."""
-    return {
-        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(Path(folder).rglob("*"))
-        if file.is_file() and file.name != "lock"
-    }
-
-
 @pytest.fixture
 def untouched():
-    """Return a context manager that asserts that a folder stays as it is."""
+    """Return a context manager that asserts that a folder stays as it is, but for who used it."""
+
+    def kept(folder):
+        found = contents(folder)
+        return {name: found[name] for name in found if not name.endswith("lock")}
 
     @contextmanager
     def untouched(folder):
-        before = digest(folder)
+        before = kept(folder)
         yield
-        assert digest(folder) == before
+        assert kept(folder) == before
 
     return untouched

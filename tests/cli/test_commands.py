@@ -11,10 +11,11 @@ from sklearn.datasets import load_iris
 
 import sparsegp
 from sparsegp.memory.room import Room
+from tests.processes import invoke, told
 from tests.runs import assert_same
 
 
-def test_json_of_train(files, tmp_path, told):
+def test_json_of_train(files, tmp_path):
     options = ("--n-active", 20, "--no-lazy", "--seed", 3, "--panel", 5, "--report-every", 5)
     record = told("train", files / "pair.npz", "--out", tmp_path / "run", *options)
     assert record["settings"]["n_active"] == 20
@@ -43,7 +44,7 @@ def test_json_of_train(files, tmp_path, told):
         ("words.npz", (), None),
     ],
 )
-def test_held_out_rows(data, test, n, files, tmp_path, told, monkeypatch):
+def test_held_out_rows(data, test, n, files, tmp_path, monkeypatch):
     """A file with a test part gives that part, any other its only rows."""
     monkeypatch.chdir(files)
     record = told("train", data, *test, "--out", tmp_path / "run", "--n-active", 9)
@@ -54,7 +55,7 @@ def test_held_out_rows(data, test, n, files, tmp_path, told, monkeypatch):
 
 
 class TestEvaluate:
-    def test_pictures(self, trained, files, invoke, tmp_path, told):
+    def test_pictures(self, trained, files, tmp_path):
         folder = tmp_path / "pictures"
         arguments = ("evaluate", trained, files / "pair.npz", "--plots", folder)
         result = invoke(*arguments)
@@ -69,7 +70,7 @@ class TestEvaluate:
         pictures = told(*arguments)["pictures"]
         assert pictures == [str(folder / f"{name}.png") for name in names]
 
-    def test_unseen_labels_are_errors(self, trained, files, invoke, caplog):
+    def test_unseen_labels_are_errors(self, trained, files, caplog):
         result = invoke("evaluate", trained, files / "unseen.npz", "--json")
         assert "has labels that the model does not know: 7; they count as errors" in result.stderr
         figures = json.loads(result.stdout)
@@ -82,7 +83,7 @@ class TestEvaluate:
         assert (found.error, found.n_unseen) == (figures["error"], figures["n_unseen"])
         assert "does not know: 7;" in caplog.text
 
-    def test_unseen_labels_while_training(self, files, invoke, tmp_path):
+    def test_unseen_labels_while_training(self, files, tmp_path):
         arguments = ("--test", files / "unseen.npz", "--out", tmp_path / "my run", "--n-active", 9)
         result = invoke("train", files / "pair.npz", *arguments, "--quiet")
         assert result.stderr.startswith("warning: ")
@@ -92,7 +93,7 @@ class TestEvaluate:
 
 
 class TestInspect:
-    def test_finished(self, trained, invoke, told):
+    def test_finished(self, trained):
         record = told("inspect", trained)
         assert record["state"] == "finished"
         assert record["active_rows"] == sparsegp.load(trained).rows.tolist()
@@ -108,7 +109,7 @@ class TestInspect:
         alone = told("inspect", trained / "model.zarr.zip")
         assert (alone["state"], set(alone["sizes"])) == ("finished", {"model"})
 
-    def test_columns_of_a_file(self, invoke, tmp_path):
+    def test_columns_of_a_file(self, tmp_path):
         towns = ["Paris, France", "Oslo", "Rome"]
         table = pd.DataFrame({"town": towns * 20, "age": np.arange(60) % 7, "y": [0, 1, 1] * 20})
         table.to_csv(tmp_path / "rows.csv", index=False)
@@ -122,7 +123,7 @@ class TestInspect:
         assert '"Paris, France" (20), ' in shown
 
     @pytest.mark.parametrize("calibration", ["learned", "none"])
-    def test_calibration_and_posterior(self, calibration, files, invoke, tmp_path, told):
+    def test_calibration_and_posterior(self, calibration, files, tmp_path):
         options = ("--n-active", 20, "--posterior", "all", "--calibration", calibration, "--quiet")
         run = tmp_path / "run"
         invoke("train", files / "pair.npz", "--out", run, *options)
@@ -136,7 +137,7 @@ class TestInspect:
         assert f"penalised log likelihood {record['posterior']['objective']:.5g}" in text
 
 
-def test_regression(invoke, files, tmp_path, told):
+def test_regression(files, tmp_path):
     run, data = tmp_path / "run", files / "numbers.npz"
     options = ("--task", "regression", "--kernel", "1*ard", "--n-active", 60, "--quiet")
     learning = ("--learn", "evidence", "--major-steps", 3, "--minor-steps", 4)
@@ -166,7 +167,7 @@ def test_regression(invoke, files, tmp_path, told):
     assert sum(record["relevances"].values()) == pytest.approx(1.0)
 
 
-def test_dense_methods(invoke, files, tmp_path, told):
+def test_dense_methods(files, tmp_path):
     data, how = files / "numbers.npz", ("--task", "regression", "--method", "exact")
     command = ("train", data, *how, "--out", tmp_path / "run")
     assert told(*command)["r2"] > 0.8
@@ -178,7 +179,7 @@ def test_dense_methods(invoke, files, tmp_path, told):
     assert "training error" in invoke("train", files / "only.npz", *how).stdout
 
 
-def test_a_regression_is_that_of_python(invoke, files, tmp_path, searching):
+def test_a_regression_is_that_of_python(files, tmp_path, searching):
     data, run = files / "numbers.npz", tmp_path / "run"
     invoke("train", data, "--task", "regression", "--n-active", 40, "--out", run, "--quiet")
     with np.load(data) as arrays:
@@ -192,7 +193,7 @@ def test_a_regression_is_that_of_python(invoke, files, tmp_path, searching):
 
 
 class TestEstimate:
-    def test_json(self, files, invoke, told):
+    def test_json(self, files):
         arguments = ("--n-active", 50, "--workers", 2, "--kernel-per-class")
         record = told("estimate", files / "pair.npz", *arguments)
         assert (record["rows"], record["held_out"], record["kernels"]) == (300, 100, 3)
@@ -206,7 +207,7 @@ class TestEstimate:
         record = told("estimate", "digits")  # pixels
         assert record["searches"] is False
 
-    def test_what_would_fit(self, files, invoke, monkeypatch):
+    def test_what_would_fit(self, files, monkeypatch):
         room = Room("this process", "here", 10**6)
         monkeypatch.setattr("sparsegp.memory.room", lambda: room)
         text = invoke("estimate", files / "pair.npz", "--kernel", "auto").stdout
@@ -217,7 +218,7 @@ class TestEstimate:
         assert "would fit" in text
         assert "no: " in text
 
-    def test_a_regression(self, invoke, files, told):
+    def test_a_regression(self, files):
         arguments = ("estimate", files / "numbers.npz", "--n-active", 30)
         record = told(*arguments, "--task", "regression")
         assert (record["rows"], record["classes"], record["kernels"]) == (200, 0, 1)
@@ -226,7 +227,7 @@ class TestEstimate:
         assert "200 rows and 60 test rows, 4 columns, a regression" in text
 
 
-def test_a_model_remembers_its_column_of_weights(invoke, tmp_path, told):
+def test_a_model_remembers_its_column_of_weights(tmp_path):
     X, y = load_iris(return_X_y=True)
     table = pd.DataFrame(X, columns=list("abcd")).assign(w=1 + np.arange(150) % 2, label=y)
     repeated = table[1::3].loc[lambda rows: rows.index.repeat(rows["w"])].assign(w=1)
@@ -259,7 +260,7 @@ def test_a_model_remembers_its_column_of_weights(invoke, tmp_path, told):
     assert "no column" not in invoke("predict", run, bare, "--out", tmp_path / "p.csv").stderr
 
 
-def test_weights_in_a_file_without_names(invoke, tmp_path):
+def test_weights_in_a_file_without_names(tmp_path):
     X, y = load_iris(return_X_y=True)
     rows = np.column_stack([X[:, :2], 1 + np.arange(150) % 2, X[:, 2:], y])
     names = ("all", "unweighted", "unlabelled")
@@ -276,7 +277,7 @@ def test_weights_in_a_file_without_names(invoke, tmp_path):
     assert (tmp_path / "p-all.csv").read_text() == (tmp_path / "p-unlabelled.csv").read_text()
 
 
-def test_columns_that_a_model_determines(invoke, tmp_path):
+def test_columns_that_a_model_determines(tmp_path):
     table = pd.DataFrame({"a": np.arange(60) % 7, "b": np.arange(60) % 5, "y": [0, 1, 1] * 20})
     table.assign(more=1).to_csv(tmp_path / "rows.csv", index=False)
     run, rows, out = tmp_path / "run", tmp_path / "rows.csv", ("--out", tmp_path / "p.csv")
@@ -290,7 +291,7 @@ def test_columns_that_a_model_determines(invoke, tmp_path):
             assert f"No such option '{option}'" in result.stderr
 
 
-def test_update_with_and_without_old_rows(invoke, files, tmp_path, told):
+def test_update_with_and_without_old_rows(files, tmp_path):
     run, data = tmp_path / "run", files / "pair.npz"
     invoke("train", data, "--out", run, "--n-active", 20)
     given = {"alone": (), "beside": ("--old", data)}

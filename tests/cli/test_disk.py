@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from tests.processes import invoke
+
 TRAIN = ("--n-active", 40, "--checkpoint-every", 10, "--quiet")
 
 
@@ -15,7 +17,7 @@ def fill(folder, leaving):
     return filler
 
 
-def test_full_disk(small_disk, trained, files, invoke):
+def test_full_disk(small_disk, trained, files):
     """The run goes on without checkpoints as long as it can, and says so."""
     filler = fill(small_disk.path, leaving=40_000)
     run = small_disk.path / "run"
@@ -32,7 +34,7 @@ def test_full_disk(small_disk, trained, files, invoke):
 
 
 @pytest.mark.parametrize("ending", ["csv", "npz", "zarr"])
-def test_full_disk_while_predicting(ending, small_disk, trained, files, invoke):
+def test_full_disk_while_predicting(ending, small_disk, trained, files):
     out = small_disk.path / f"p.{ending}"
     fill(small_disk.path, leaving=4096)
     arguments = ("predict", trained, files / "only.npz", "--latent", "--out", out)

@@ -7,9 +7,10 @@ import pytest
 import sklearn.metrics
 
 import sparsegp
+from tests.processes import invoke, told
 
 
-def test_explain(trained, files, invoke, told):
+def test_explain(trained, files):
     model, X = sparsegp.load(trained), np.load(files / "only.npz")["X"]
     arguments = ("explain", trained, files / "only.npz", "--rows", "7,2:4", "--most", 3)
     expected = [each.to_json() for each in model.explain(X[[7, 2, 3]], 3)]
@@ -21,14 +22,14 @@ def test_explain(trained, files, invoke, told):
     assert f"row 7: {expected[0]['predicted']} (" in invoke(*arguments).stdout
 
 
-def test_pictures_of_rows(trained, files, invoke, tmp_path):
+def test_pictures_of_rows(trained, files, tmp_path):
     arguments = ("explain", trained, files / "only.npz", "--rows", 1, "--plots", tmp_path / "p")
     invoke(*arguments)
     invoke(*arguments, "--image", "1x4")
     assert {path.name for path in (tmp_path / "p").iterdir()} == {"row-1.png", "row-1.svg"}
 
 
-def test_rows_that_are_no_images_are_explained_in_words(files, invoke, tmp_path):
+def test_rows_that_are_no_images_are_explained_in_words(files, tmp_path):
     with np.load(files / "only.npz") as rows:
         np.savez(tmp_path / "rows.npz", X=rows["X"][:, :3], y=rows["y"])
     run, data = tmp_path / "run", tmp_path / "rows.npz"
@@ -39,7 +40,7 @@ def test_rows_that_are_no_images_are_explained_in_words(files, invoke, tmp_path)
     assert not (tmp_path / "p").exists()
 
 
-def test_novelty_and_label_sets_beside_predictions(trained, files, invoke, told, tmp_path):
+def test_novelty_and_label_sets_beside_predictions(trained, files, tmp_path):
     model, rows = sparsegp.load(trained), np.load(files / "only.npz")
     X, y = np.concatenate([rows["X"], np.full((1, 4), 50.0)]), np.append(rows["y"], 0)
     np.savez(tmp_path / "rows.npz", X=X, y=y)
@@ -65,7 +66,7 @@ def test_novelty_and_label_sets_beside_predictions(trained, files, invoke, told,
     assert "contain the true class (0.9 requested)" in shown
 
 
-def test_two_classes(files, invoke, told, tmp_path):
+def test_two_classes(files, tmp_path):
     data, run = np.load(files / "two.npz"), tmp_path / "run"
     invoke("train", files / "two.npz", "--out", run, "--n-active", 40, "--quiet")
     p = sparsegp.load(run).predict_proba(data["X_test"])[:, 1]

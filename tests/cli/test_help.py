@@ -9,7 +9,7 @@ from sparsegp.data.catalog import CATALOG
 from sparsegp.dense import METHODS
 from sparsegp.fit.tune import MAX_TRIALS
 from sparsegp.settings import DenseSettings, TrainSettings, declared
-from tests.processes import run_python
+from tests.processes import invoke, run_python, told
 
 SCRIPT = """
 import sys
@@ -39,7 +39,7 @@ def test_every_setting_has_an_option(owner):
     assert f"[{MAX_TRIALS}]" in options["max_trials"].help
 
 
-def test_settings_are_spelt_as_options(invoke):
+def test_settings_are_spelt_as_options():
     shown = " ".join(invoke("train", "--help-all").output.split()).replace("- ", "-")
     for words in (
         "With --sites moments: ",
@@ -52,7 +52,7 @@ def test_settings_are_spelt_as_options(invoke):
     assert all(f"`{name}`" in shown for name in CATALOG)
 
 
-def test_help_is_in_groups_and_what_is_seldom_needed_is_behind_another_option(invoke):
+def test_help_is_in_groups_and_what_is_seldom_needed_is_behind_another_option():
     for command in ("train", "tune", "estimate"):
         short, long = (invoke(command, f"--help{more}").output for more in ("", "-all"))
         assert re.findall(r"^(\w.*):$", short, re.M) == [*GROUPS]
@@ -65,7 +65,7 @@ def test_help_is_in_groups_and_what_is_seldom_needed_is_behind_another_option(in
     assert {name for names in GROUPS.values() for name in names} <= known | {"help"}
 
 
-def test_defaults_are_those_of_the_command(invoke):
+def test_defaults_are_those_of_the_command():
     names = ("train", "update")
     first, new = (" ".join(invoke(name, "--help").output.split()) for name in names)
     assert "that of the model" not in first
@@ -79,7 +79,7 @@ def test_names_are_completed(monkeypatch):
     assert [each.value for each in option.shell_complete(context, "en")] == ["entropy"]
 
 
-def test_options_from_a_file(invoke, files, tmp_path, told):
+def test_options_from_a_file(files, tmp_path):
     path = tmp_path / "run.toml"
     text = f'out = "{tmp_path / "run"}"\nn-active = 9\nno-lazy = true\nseed = 1\nquiet = true'
     path.write_text(text)
@@ -102,7 +102,7 @@ def test_options_from_a_file(invoke, files, tmp_path, told):
         assert message in invoke(*arguments, code=2).stderr
 
 
-def test_program(invoke):
+def test_program():
     shown = invoke("--help").output
     assert invoke().output == shown
     for name, command in program.commands.items():

@@ -12,7 +12,14 @@ import pytest
 
 from sparsegp.cli import resuming
 from sparsegp.cli.tables import stem
-from tests import processes
+from tests.processes import environment, invoke
+
+
+def run_in_shell(words, redirection, folder):
+    """Run Python with standard output or standard error of another kind."""
+    command = ["sh", "-c", f'exec "$0" "$@" {redirection}', sys.executable, *words]
+    how = {"cwd": folder, "capture_output": True, "text": True, "env": environment()}
+    return subprocess.run(command, check=False, **how)
 
 
 @pytest.mark.parametrize("command", ["inspect", "--help"])
@@ -26,9 +33,7 @@ def test_a_reader_that_has_seen_enough(command, start, trained, tmp_path):
 
 
 def test_an_error_where_standard_output_was_closed_before(tmp_path):
-    command = f"exec {sys.executable} -m sparsegp inspect nothing >&-"
-    how = {"cwd": tmp_path, "capture_output": True, "text": True}
-    done = subprocess.run(["sh", "-c", command], check=False, **how)
+    done = run_in_shell(["-m", "sparsegp", "inspect", "nothing"], ">&-", tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "no run or model at " in line
@@ -53,11 +58,12 @@ def test_a_full_disk_behind_standard_output(command, start, trained, files, tmp_
 @pytest.mark.parametrize("where", ["2>/dev/full", "2>&-"])
 @pytest.mark.parametrize("workers", [(), ("--workers", "1")])
 def test_a_log_that_cannot_be_written_does_not_end_the_work(where, workers, files, tmp_path):
-    train = ["train", str(files / "pair.npz"), "--n-active", "20", "--json", *workers]
+    program = ["-m", "sparsegp"]
+    train = [*program, "train", str(files / "pair.npz"), "--n-active", "20", "--json", *workers]
     done = run_in_shell([*train, "--out", "run"], where, tmp_path)
     assert done.returncode == 0, done
     assert json.loads(done.stdout)["n_active"] == 20
-    assert run_in_shell(["inspect", "nothing"], where, tmp_path).returncode == 2
+    assert run_in_shell([*program, "inspect", "nothing"], where, tmp_path).returncode == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -75,20 +81,12 @@ def test_a_late_message_to_a_full_log_does_not_change_the_exit_code(tmp_path):
         "main()\n"
     )
     (tmp_path / "late.py").write_text(text)
-    command = 'exec "$0" late.py --version 2>/dev/full'
-    how = {"cwd": tmp_path, "stdout": subprocess.PIPE, "env": processes.environment()}
-    done = subprocess.run(["sh", "-c", command, sys.executable], check=False, **how)
-    assert (done.returncode, done.stdout[:8]) == (0, b"sparsegp")
-
-
-def run_in_shell(command, redirection, folder):
-    words = f'exec "$0" -m sparsegp "$@" {redirection}'
-    how = {"cwd": folder, "stdout": subprocess.PIPE, "env": processes.environment()}
-    return subprocess.run(["sh", "-c", words, sys.executable, *command], check=False, **how)
+    done = run_in_shell(["late.py", "--version"], "2>/dev/full", tmp_path)
+    assert (done.returncode, done.stdout[:8]) == (0, "sparsegp")
 
 
 @pytest.fixture
-def hostile(invoke, tmp_path):
+def hostile(tmp_path):
     """A run on labels that steer terminals and spreadsheets; the folder has its data too."""
     rng = np.random.default_rng(0)
     X, code = rng.standard_normal((60, 3)), np.arange(60) % 4
@@ -101,7 +99,7 @@ def hostile(invoke, tmp_path):
     return tmp_path, labels, result
 
 
-def test_control_characters_of_labels_do_not_reach_the_terminal(hostile, invoke):
+def test_control_characters_of_labels_do_not_reach_the_terminal(hostile):
     folder, labels, trained = hostile
     run, rows = folder / "run", folder / "rows.npz"
     shown = [
@@ -120,7 +118,7 @@ def test_control_characters_of_labels_do_not_reach_the_terminal(hostile, invoke)
     assert json.loads(shown[4].stdout)["classes"] == sorted(labels)
 
 
-def test_labels_in_text_files_are_harmless(hostile, invoke):
+def test_labels_in_text_files_are_harmless(hostile):
     """In arrays they are as they were."""
     folder, labels, _ = hostile
     found = {}
@@ -140,13 +138,13 @@ def test_labels_in_text_files_are_harmless(hostile, invoke):
     assert written[labels[1]] == r"\u202eline\nbreak\x9b2J"
 
 
-def test_few_rows_are_left_out_in_turn(invoke, files, tmp_path):
+def test_few_rows_are_left_out_in_turn(files, tmp_path):
     arguments = ("train", files / "only.npz", "--n-active", 9, "--out", tmp_path / "few")
     shown = invoke(*arguments).stdout
     assert shown.count("in cross-validation, which chose the prior variance") == 2
 
 
-def test_credentials_of_an_address_are_not_shown(invoke):
+def test_credentials_of_an_address_are_not_shown():
     result = invoke("train", "memory://me:secret@host/a.csv?key=secret", code=2)
     assert "reading memory://***@host/a.csv?***" in result.stderr
     assert "secret" not in result.output

@@ -15,6 +15,7 @@ import pytest
 import zarr
 
 import sparsegp
+from tests.processes import invoke
 
 ENDINGS = ["csv", "csv.gz", "tsv", "parquet", "npz", "zarr"]
 IN_COLUMNS = ENDINGS[:4]
@@ -37,19 +38,9 @@ def read(path):
     return {name: array[:] for name, array in zarr.open_group(str(path), mode="r").arrays()}
 
 
-@pytest.fixture
-def model(trained):
-    return sparsegp.load(trained)
-
-
-@pytest.fixture
-def X(files):
-    return np.load(files / "only.npz")["X"]
-
-
 @every_format
 @pytest.mark.parametrize("data", ["pair.npz", "unlabelled.npz", "rows.csv"])
-def test_what_is_written(ending, data, trained, files, invoke, tmp_path, monkeypatch):
+def test_what_is_written(ending, data, trained, files, tmp_path, monkeypatch):
     """All that can be asked for, in one chunk or in many."""
     model, X = sparsegp.load(trained), np.load(files / "only.npz")["X"]
     if data == "pair.npz":
@@ -80,7 +71,7 @@ def test_what_is_written(ending, data, trained, files, invoke, tmp_path, monkeyp
 
 
 @every_format
-def test_words_for_two_classes(ending, invoke, files, tmp_path):
+def test_words_for_two_classes(ending, files, tmp_path):
     run, out, X = tmp_path / "run", tmp_path / f"p.{ending}", np.load(files / "two.npz")["X_test"]
     arguments = ("--likelihood", "probit", "--n-active", 30, "--quiet")
     invoke("train", files / "two.npz", "--out", run, *arguments)
@@ -93,7 +84,7 @@ def test_words_for_two_classes(ending, invoke, files, tmp_path):
 
 
 @every_format
-def test_mean_and_variance_of_a_regression(ending, regressed, invoke, files, tmp_path):
+def test_mean_and_variance_of_a_regression(ending, regressed, files, tmp_path):
     out = tmp_path / f"p.{ending}"
     invoke("predict", regressed, files / "numbers.npz", "--out", out, "--latent")
     found = read(out)
@@ -108,7 +99,7 @@ def test_mean_and_variance_of_a_regression(ending, regressed, invoke, files, tmp
 
 
 @every_format
-def test_replaced_only_by_force(ending, trained, files, invoke, tmp_path, untouched):
+def test_replaced_only_by_force(ending, trained, files, tmp_path, untouched):
     out = tmp_path / f"p.{ending}"
     arguments = ("predict", trained, files / "only.npz", "--out", out)
     invoke(*arguments)
@@ -123,7 +114,7 @@ def test_replaced_only_by_force(ending, trained, files, invoke, tmp_path, untouc
         assert out.read_bytes()[3:8] == bytes(5)  # neither a name nor a time: always the same bytes
 
 
-def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, invoke, tmp_path):
+def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, tmp_path):
     (tmp_path / "d.csv").mkdir()
     (tmp_path / "p.zarr").write_text("1,2")
     (tmp_path / "d.zarr").mkdir()
@@ -137,7 +128,7 @@ def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, invoke, 
 
 
 @pytest.mark.parametrize("kind", ["rows.csv", "only.npz", "linked.csv"])
-def test_rows_to_predict_are_not_replaced(kind, trained, files, invoke, tmp_path, untouched):
+def test_rows_to_predict_are_not_replaced(kind, trained, files, tmp_path, untouched):
     data = shutil.copy(files / kind.replace("linked", "rows"), tmp_path)
     (tmp_path / "linked.csv").symlink_to(data)
     with untouched(tmp_path):
@@ -146,10 +137,11 @@ def test_rows_to_predict_are_not_replaced(kind, trained, files, invoke, tmp_path
 
 
 @pytest.mark.parametrize("header", [True, False])
-def test_a_stream(header, model, trained, files, start, X, tmp_path):
+def test_a_stream(header, trained, files, start, tmp_path):
     """Rows are answered while others are still to come; the first one may not be on line 1."""
     names = ("", " ", '"a\nb",b,c,d') if header else ()
-    lines = [*names, *(",".join(map(repr, row)) for row in np.tile(X, (50, 1)).tolist())]
+    X = np.tile(np.load(files / "only.npz")["X"], (50, 1))
+    lines = [*names, *(",".join(map(repr, row)) for row in X.tolist())]
     how = {"stdin": subprocess.PIPE, "cwd": tmp_path}
     with start("predict", trained, "-", "--out", "-", **how) as process:
         out, err = process.communicate("\n".join(lines) + "\n", timeout=60)
@@ -158,13 +150,13 @@ def test_a_stream(header, model, trained, files, start, X, tmp_path):
     assert first[:2] == ["row", "label"]
     assert [int(row[0]) for row in rows] == list(range(5000))
     found = np.array([row[2:] for row in rows], float)
-    np.testing.assert_allclose(found, np.tile(model.predict_proba(X), (50, 1)), rtol=1e-9)
+    np.testing.assert_allclose(found, sparsegp.load(trained).predict_proba(X), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
     ("end", "blank"), [("\n", "\n" * 20), ("\n", ""), ("\r\n", "  \r\n" * 3), ("\r", "\r")]
 )
-def test_batches_of_a_stream_end_where_rows_do(end, blank, trained, invoke, tmp_path, monkeypatch):
+def test_batches_of_a_stream_end_where_rows_do(end, blank, trained, tmp_path, monkeypatch):
     """Whatever blank lines, line breaks in quotes and single quotes there are."""
     monkeypatch.setattr("sparsegp.cli.tables.LINES", 7)
     rows = [f'{n}.5,2,3,4,{n}","a\n\n{n}"' + end for n in range(40)]
@@ -185,7 +177,7 @@ def test_batches_of_a_stream_end_where_rows_do(end, blank, trained, invoke, tmp_
     assert "standard input is not text, as it has NUL" in nul
 
 
-def test_warnings_of_a_stream_call_it_so(invoke, tmp_path):
+def test_warnings_of_a_stream_call_it_so(tmp_path):
     rows = "".join(f"{n % 7}.5,{'uvw'[n % 3]},{'ab'[n % 2]}\n" for n in range(40))
     (tmp_path / "rows.csv").write_text(f"x,z,y\n{rows}")
     invoke("train", tmp_path / "rows.csv", "--n-active", 9, "--out", tmp_path / "run")
@@ -195,7 +187,7 @@ def test_warnings_of_a_stream_call_it_so(invoke, tmp_path):
 
 
 @pytest.mark.parametrize("header", ["x,none,same,z,y\n", ""])
-def test_columns_that_a_model_leaves_out_may_stay(header, invoke, tmp_path):
+def test_columns_that_a_model_leaves_out_may_stay(header, tmp_path):
     """One without a value, one with a single one; also where the file has no header."""
     rows = "".join(f"{n % 7}.5,NA,red,{n % 5},{'ab'[n % 2]}\n" for n in range(40))
     (tmp_path / "rows.csv").write_text(header + rows)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sparsegp
-from tests.processes import KERNEL, PATIENCE, checkpoints, wait_until
+from tests.processes import KERNEL, PATIENCE, checkpoints, invoke, told, wait_until
 from tests.runs import assert_same
 
 N_ACTIVE = 90
@@ -20,7 +20,7 @@ TRAIN = ("--n-active", N_ACTIVE, "--checkpoint-every", 5, "--no-lazy", "--lookah
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(clusters, invoke, tmp_path_factory):
+def uninterrupted(clusters, tmp_path_factory):
     """The model of a run that was never stopped."""
     run = tmp_path_factory.mktemp("uninterrupted") / "run"
     invoke("train", clusters, "--out", run, *TRAIN, "--quiet")
@@ -47,7 +47,7 @@ def paused(start, clusters, folder, *options, **how):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp_path, told):
+def test_stopped_and_resumed(number, start, clusters, uninterrupted, tmp_path):
     with paused(start, clusters, tmp_path) as (process, run):
         process.send_signal(number)
         process.send_signal(signal.SIGCONT)
@@ -68,7 +68,7 @@ def test_stopped_and_resumed(number, start, invoke, clusters, uninterrupted, tmp
     assert_same(sparsegp.load(run), uninterrupted, np.load(clusters)["X_test"])
 
 
-def test_stopped_with_workers(start, invoke, clusters, uninterrupted, tmp_path):
+def test_stopped_with_workers(start, clusters, uninterrupted, tmp_path):
     """Ctrl-C reaches the workers too; the run goes on in threads."""
     options = ("--quiet", "--workers", 2)
     with paused(start, clusters, tmp_path, *options, start_new_session=True) as (process, run):
@@ -90,31 +90,32 @@ def catches(pid, number):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize(
-    ("number", "later"),
-    [(signal.SIGTERM, 0.0), (signal.SIGINT, 0.1), (signal.SIGINT, 0.2), (signal.SIGTERM, 0.3)],
+    ("command", "number", "later"),
+    [
+        ("train", signal.SIGTERM, 0.0),
+        ("train", signal.SIGINT, 0.1),
+        ("train", signal.SIGINT, 0.2),
+        ("train", signal.SIGTERM, 0.3),
+        ("predict", signal.SIGINT, 0.0),
+    ],
 )
-def test_stopped_before_the_first_row(number, later, start, clusters, tmp_path):
+def test_stopped_at_the_beginning(command, number, later, start, clusters, tmp_path):
     """While modules are imported or the data are looked through; --resume begins anew."""
-    with start("train", clusters, "--out", "run", *TRAIN, cwd=tmp_path) as process:
-        assert wait_until(lambda: all(catches(process.pid, each) for each in (15, number)))
+    words, code, advice = {
+        "train": ((clusters, *TRAIN), 75, "continue with: sparsegp train .* --resume"),
+        "predict": (("run", clusters), 130, "run it again"),
+    }[command]
+    with start(command, *words, "--out", "out.csv", cwd=tmp_path) as process:
+        assert wait_until(lambda: all(catches(process.pid, each) for each in (15, 2)))
         time.sleep(later)
         process.send_signal(number)
         _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 75, err
+    assert process.returncode == code, err
     assert "Traceback" not in err
-    assert re.search("continue with: sparsegp train .* --resume", err.splitlines()[-1])
+    assert re.search(advice, err.splitlines()[-1])
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_a_stop_with_nothing_to_resume(start, clusters, tmp_path):
-    with start("predict", "run", clusters, "--out", "p.csv", cwd=tmp_path) as process:
-        assert wait_until(lambda: catches(process.pid, 15) and catches(process.pid, 2))
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, err.count("run it again")) == (130, 1), err
-
-
-def test_interrupted_twice(start, clusters, invoke, tmp_path):
+def test_interrupted_twice(start, clusters, tmp_path):
     """The second Ctrl-C does not wait; what was kept before is kept."""
     with paused(start, clusters, tmp_path, "--quiet") as (process, run):
         process.send_signal(signal.SIGINT)
@@ -128,7 +129,7 @@ def test_interrupted_twice(start, clusters, invoke, tmp_path):
     assert "n_active" in invoke("inspect", run, "--json").stdout
 
 
-def test_second_run_in_the_same_directory(start, clusters, invoke, tmp_path):
+def test_second_run_in_the_same_directory(start, clusters, tmp_path):
     with paused(start, clusters, tmp_path, "--quiet") as (process, run):
         shown = invoke("inspect", run).stdout.splitlines()[0]
         result = invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume", code=2)

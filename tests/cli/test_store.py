@@ -6,6 +6,7 @@ import pytest
 
 import sparsegp
 from sparsegp.store import folder_of
+from tests.processes import invoke, told
 
 TRAIN = ("--n-active", 40, "--checkpoint-every", 10, "--quiet")
 
@@ -15,7 +16,7 @@ def run():
     return f"memory://{uuid4().hex}/run"
 
 
-def test_a_run_in_a_store(run, trained, files, invoke, told, tmp_path):
+def test_a_run_in_a_store(run, trained, files, tmp_path):
     data = files / "pair.npz"
     record = told("train", data, "--out", run, *TRAIN)
     assert (record["run"], record["model"]) == (run, f"{run}/model.zarr.zip")
@@ -33,7 +34,7 @@ def test_a_run_in_a_store(run, trained, files, invoke, told, tmp_path):
     assert sparsegp.load(run).settings["seed"] == 1
 
 
-def test_a_tuning_in_a_store(run, files, invoke, told):
+def test_a_tuning_in_a_store(run, files):
     arguments = ("tune", files / "pair.npz", "--out", run, "--max-trials", 2, "--n-active", 10)
     first = told(*arguments, "--quiet")
     assert folder_of(f"{run}/tuning").sizes()

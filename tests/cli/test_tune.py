@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import signal
-import time
 
 import pytest
 
@@ -15,19 +14,20 @@ from sparsegp.cli.train import limits_of_search
 from sparsegp.cli.tune import SHOWN, kept_by_guard, trials_table
 from sparsegp.kernels import brief
 from sparsegp.store import read_records
+from tests.processes import invoke, told, wait_until
 
 SMALL = ("--max-trials", 8, "--n-active", 40)
 
 
 @pytest.fixture(scope="module")
-def tuned(files, invoke, tmp_path_factory):
+def tuned(files, tmp_path_factory):
     """A finished tuning on `pair.npz`, its record, and what was shown meanwhile."""
     run = tmp_path_factory.mktemp("tuned") / "run"
     result = invoke("tune", files / "pair.npz", "--out", run, *SMALL, "--json")
     return run, json.loads(result.stdout), result.stderr
 
 
-def test_json_of_tune(tuned, files, told, tmp_path):
+def test_json_of_tune(tuned, files, tmp_path):
     """The command that it names trains with the kernel."""
     run, record, shown = tuned
     assert (record["rows"], record["columns"], record["run"]) == (300, 4, str(run))
@@ -44,7 +44,7 @@ def test_json_of_tune(tuned, files, told, tmp_path):
     assert found["n_active"] == 40
 
 
-def test_settings_come_along(files, tmp_path, told):
+def test_settings_come_along(files, tmp_path):
     options = ("--no-lazy", "--seed", 3, "--tolerance", 0.001, "--label-column", -1)
     arguments = ("--out", tmp_path / "run", "--max-seconds", 1e-9, *options, "--quiet")
     record = told("tune", files / "rows.csv", *arguments)
@@ -57,7 +57,7 @@ def test_settings_come_along(files, tmp_path, told):
     assert words[words.index("--tolerance") + 1] == "0.001"
 
 
-def test_what_follows_for_a_regression(files, tmp_path, told):
+def test_what_follows_for_a_regression(files, tmp_path):
     data, run = files / "numbers.npz", tmp_path / "run"
     options = ("--task", "regression", "--n-active", 40, "--quiet")
     found = told("tune", data, *options, "--max-trials", 2, "--out", run)
@@ -69,7 +69,7 @@ def test_what_follows_for_a_regression(files, tmp_path, told):
     assert record["settings"]["posterior"] == "all"
 
 
-def test_table(files, invoke, tmp_path, monkeypatch):
+def test_table(files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
     assert names.split() == [name for name in SHOWN if name != "metric"]
@@ -107,7 +107,7 @@ def test_failed_trials_are_shown():
     assert second.split() == ["0", "auto", "rbf(1.5)", "no", "room"]
 
 
-def test_inspect_shows_every_trial(tuned, invoke, told):
+def test_inspect_shows_every_trial(tuned):
     run, expected, _ = tuned
     record = told("inspect", run)
     assert record["state"] == "tuned, not trained"
@@ -123,7 +123,7 @@ def test_inspect_shows_every_trial(tuned, invoke, told):
         )
 
 
-def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, invoke, tmp_path, told):
+def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, tmp_path):
     run = shutil.copytree(tuned[0], tmp_path / "run")
     refused = invoke("evaluate", run, files / "pair.npz", code=2).stderr
     assert f"{run} holds a search for a kernel and no model; repeat its command" in refused
@@ -137,7 +137,7 @@ def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, invoke, tmp_path,
     assert read_records(run)["settings"]["seed"] == 1
 
 
-def test_train_goes_on_from_a_tuning(tuned, files, invoke, told, tmp_path):
+def test_train_goes_on_from_a_tuning(tuned, files, tmp_path):
     """The trials are those of `tune`."""
     run, chosen, found = shutil.copytree(tuned[0], tmp_path / "run"), tuned[1], []
     arguments = ("train", files / "pair.npz", "--tune", *SMALL, "--quiet")
@@ -180,15 +180,11 @@ def trials(run):
     return 0 if found is None else len(found["trials"])
 
 
-def test_stopped_and_resumed(tuned, files, start, invoke, told, tmp_path):
+def test_stopped_and_resumed(tuned, files, start, tmp_path):
     run = tmp_path / "run"
     command = ("train", files / "pair.npz", "--out", run, "--tune", *SMALL)
     with start(*command, cwd=tmp_path) as process:
-        deadline = time.monotonic() + 60
-        while trials(run) < 2:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
+        assert wait_until(lambda: trials(run) >= 2)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 75, err
@@ -203,7 +199,7 @@ def test_stopped_and_resumed(tuned, files, start, invoke, told, tmp_path):
     assert record["kernels"] == [tuned[1]["kernel"]]
 
 
-def test_the_kernel_auto_is_a_brief_search_with_its_limit(files, invoke, told, tmp_path):
+def test_the_kernel_auto_is_a_brief_search_with_its_limit(files, tmp_path):
     command = ("train", files / "pair.npz", "--kernel", "auto", "--n-active", 40)
     record = told(*command, "--out", tmp_path / "auto")
     assert record["settings"]["kernel"] != "auto"

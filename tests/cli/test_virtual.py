@@ -5,6 +5,7 @@ import pytest
 
 import sparsegp
 from tests.data.test_virtual import pictures
+from tests.processes import invoke, told
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def first(invoke, data, tmp_path_factory):
+def first(data, tmp_path_factory):
     run = tmp_path_factory.mktemp("first") / "run"
     learning = ("--learn", "evidence", "--major-steps", 1, "--minor-steps", 3)
     arguments = ("--likelihood", "probit", "--n-active", 20, "--calibration", "none", "--seed", 3)
@@ -24,9 +25,7 @@ def first(invoke, data, tmp_path_factory):
     return run
 
 
-def test_copies_join_the_rows_and_what_was_learnt_stays(
-    invoke, data, first, tmp_path, told, untouched
-):
+def test_copies_join_the_rows_and_what_was_learnt_stays(data, first, tmp_path, untouched):
     out = tmp_path / "second"
     arguments = ("--virtual", first, "--image", "6x5", "--n-active", 50, "--quiet")
     with untouched(first):
@@ -60,7 +59,7 @@ def test_copies_join_the_rows_and_what_was_learnt_stays(
         ("--image 6x5 --out {first}/. --overwrite", "--out must be another directory than RUN"),
     ],
 )
-def test_what_does_not_fit_is_refused(invoke, data, first, tmp_path, arguments, message, untouched):
+def test_what_does_not_fit_is_refused(data, first, tmp_path, arguments, message, untouched):
     out = tmp_path / "second"
     words = arguments.format(first=first).split()
     with untouched(first):

@@ -4,7 +4,6 @@ import os
 import socket
 import stat
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -14,7 +13,7 @@ import pytest
 import sparsegp
 from sparsegp.errors import StoreError, one_line
 from sparsegp.store import file_of, folder_of
-from tests.processes import environment
+from tests.processes import start_python
 
 
 def put(folder, name, content, **options):
@@ -149,9 +148,8 @@ sys.stdin.readline()
 
 @pytest.mark.parametrize("how", ["end", "SIGKILL"])
 def test_another_process_is_kept_out_until_its_end(tmp_path, how):
-    folder, command = folder_of(tmp_path / "run"), [sys.executable, "-c", HOLD, tmp_path / "run"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=environment(), **pipes) as holder:
+    folder = folder_of(tmp_path / "run")
+    with start_python("-c", HOLD, tmp_path / "run", stdin=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(StoreError, match=rf"run/lock is held by process {holder.pid} on"):
             folder.lock()

@@ -1,14 +1,13 @@
 """The program with a run in a store that is a process of its own, and is killed in between."""
 
 import json
-import subprocess
-import sys
 import time
+from functools import partial
 
 import pytest
 
 from sparsegp.store import MODEL, MODEL_FILE, RunDirectory, folder_of, read_file
-from tests.processes import KERNEL, environment
+from tests.processes import KERNEL, environment, start_python
 
 pytestmark = pytest.mark.slow
 
@@ -18,13 +17,7 @@ TRAIN = ("train", "digits", *KERNEL, "--n-active", 200, "--checkpoint-every", 10
 @pytest.fixture
 def program(s3_keys, tmp_path):
     """Start the program in a process of its own, in an empty folder."""
-
-    def start(*arguments):
-        command = [sys.executable, "-m", "sparsegp", *map(str, arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, env=environment() | s3_keys, cwd=tmp_path, **pipes)
-
-    return start
+    return partial(start_python, "-m", "sparsegp", env=environment() | s3_keys, cwd=tmp_path)
 
 
 def finished(process):
