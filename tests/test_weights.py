@@ -362,25 +362,24 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
     rows = pd.DataFrame(rng.normal(size=(400, 3)), columns=["a", "b", "w"])
     rows["w"] = rng.integers(0, 3, 400)
     rows["y"] = np.where(rows["a"] + 0.5 * rng.normal(size=400) > 0, "up", "down")
-    repeated = rows.loc[rows.index.repeat(rows["w"])].assign(w=1)
-    for name, table in {"rows": rows, "repeated": repeated}.items():
-        table.to_csv(tmp_path / f"{name}.csv", index=False, header=header)
-    run, column = tmp_path / "run", ("--weight-column", "w" if header else "2")
-
-    def ran(*words):
-        return invoke(*words, *column).stdout
-
-    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", run)
-    ran("train", tmp_path / "rows.csv", *how)
+    repeated, bare = rows.loc[rows.index.repeat(rows["w"])].assign(w=1), rows.drop(columns="w")
+    for file, table in {"rows": rows, "repeated": repeated, "bare": bare}.items():
+        table.to_csv(tmp_path / f"{file}.csv", index=False, header=header)
+    name = "w" if header else "2"
+    run, column = tmp_path / "run", ("--weight-column", name)
+    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", run, *column)
+    trained = told("train", tmp_path / "rows.csv", *how, "--test", tmp_path / "rows.csv")
+    assert re.search(f"^weights +column {name}$", invoke("inspect", run).stdout, re.M)
     found = [
-        told("evaluate", run, tmp_path / f"{name}.csv", *column, "--set", 0.9)
-        for name in ("rows", "repeated")
+        told("evaluate", run, tmp_path / "rows.csv", "--set", 0.9),
+        told("evaluate", run, tmp_path / "repeated.csv", *column, "--set", 0.9),
     ]
+    assert found[0]["nlpp"] == trained["nlpp"]
     assert (found[0]["n"], found[1]["n"]) == (400, len(repeated))
-    for name in ("error", "nlpp", "brier", "ece", "confusion", "weight"):
-        np.testing.assert_allclose(found[0][name], found[1][name], rtol=1e-9)
-    for name in ("sets", "two_classes"):
-        assert found[0][name] == pytest.approx(found[1][name])
+    for figure in ("error", "nlpp", "brier", "ece", "confusion", "weight"):
+        np.testing.assert_allclose(found[0][figure], found[1][figure], rtol=1e-9)
+    for figures in ("sets", "two_classes"):
+        assert found[0][figures] == pytest.approx(found[1][figures])
     refused = invoke("train", tmp_path / "rows.csv", "--weight-column", "v", code=2)
     assert "--weight-column must be one of 3 input columns" in refused.output
     for wrong, message in {
@@ -395,9 +394,17 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
         assert "400; weights" not in counted
         refused = invoke("evaluate", run, tmp_path / "rows.csv", "--weight-column", "a", code=2)
         assert "--weight-column must not be an input of the model, got 'a'" in refused.output
-    text = ran("evaluate", run, tmp_path / "rows.csv")
+        assert "no column" not in invoke("predict", run, tmp_path / "bare.csv", "--out", "-").stderr
+    text = invoke("evaluate", run, tmp_path / "rows.csv").stdout
     assert f"400; weights, which sum to {len(repeated)}, are used" in text
-    lines = invoke("predict", run, tmp_path / "rows.csv", "--out", "-").stdout.splitlines()
+    without = invoke("evaluate", run, tmp_path / "bare.csv")
+    assert f"has no column '{name}' of weights: all rows count alike" in without.stderr
+    assert "weights, which" not in without.stdout
+    rows.drop(columns="y").to_csv(tmp_path / "new.csv", index=False, header=header)
+    new = invoke("predict", run, tmp_path / "new.csv", "--drop", name, "--out", "-").stdout
+    shown = invoke("predict", run, tmp_path / "rows.csv", "--out", "-").stdout
+    assert new == shown
+    lines = shown.splitlines()
     expected = sparsegp.load(run).predict_proba(rows[["a", "b"]].to_numpy())
     np.testing.assert_allclose([float(line.split(",")[2]) for line in lines[1:]], expected[:, 0])
 
