@@ -15,8 +15,14 @@ from sklearn.metrics import (
     zero_one_loss,
 )
 
-from sparsegp.errors import DataError
-from sparsegp.report import evaluate, evaluate_regression, evaluate_two_classes, rejecting
+from sparsegp.errors import DataError, SettingsError
+from sparsegp.report import (
+    evaluate,
+    evaluate_regression,
+    evaluate_two_classes,
+    evaluation_pictures,
+    rejecting,
+)
 from sparsegp.report.metrics import calibration_error, chance_error, reliability
 
 CLASSES = np.array(["ant", "bee", "cat"])
@@ -159,3 +165,28 @@ def test_weights_are_repetitions():
     ):
         with pytest.raises(DataError, match="all weigh nothing"):
             judge(0 * weights)
+
+
+TWO = np.array(["no", "yes"])
+LOGS_OF_TWO = np.log([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
+
+
+@pytest.mark.parametrize("codes", [[0, 0, 0], [1, 1, 1], [-1, 0, 0]], ids=str)
+def test_rows_of_one_of_two_classes(codes, tmp_path):
+    codes = np.array(codes)
+    found = evaluate_two_classes(LOGS_OF_TWO, codes, TWO, "yes", 0.5)
+    assert math.isnan(found.auc)
+    assert found.recall == (codes == 1).mean() * 2 / 3
+    assert found.to_json()["auc"] is None
+    both = evaluate(LOGS_OF_TWO, codes, TWO)
+    assert len(evaluation_pictures(both, tmp_path, None, found)) == 3
+
+
+def test_two_classes():
+    codes = np.array([0, 1, 1])
+    found = evaluate_two_classes(LOGS_OF_TWO, codes, TWO, "no", 0.5)
+    assert (found.auc, found.average_precision) == (1.0, 1.0)
+    assert (found.precision, found.recall, found.f1) == (0.5, 1.0, pytest.approx(2 / 3))
+    for positive, threshold in (("maybe", 0.5), ("yes", 1.5)):
+        with pytest.raises(SettingsError, match="must be no or yes, and the threshold"):
+            evaluate_two_classes(LOGS_OF_TWO, codes, TWO, positive, threshold)

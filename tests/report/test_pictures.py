@@ -8,19 +8,16 @@ from matplotlib.image import imread
 
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.report import evaluate, evaluation_pictures
+from tests.report.test_metrics import random_case
 
 
-def evaluation(n_classes, n=200, names=None):
-    rng = np.random.default_rng(n_classes)
-    logits = rng.normal(size=(n, n_classes)) * 3
-    logs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-    codes = np.where(rng.random(n) < 0.8, logs.argmax(axis=1), rng.integers(0, n_classes, n))
-    return evaluate(logs, codes, np.array(names or [f"class {k}" for k in range(n_classes)]))
+def evaluation(n_classes, names=None):
+    return evaluate(*random_case(n_classes), np.array(names or np.arange(n_classes)))
 
 
 @pytest.mark.parametrize(("n_classes", "names"), [(2, ["$ a\x1b", "b_c$"]), (60, None)], ids=str)
 def test_pictures(n_classes, names, tmp_path):
-    found, relevances = evaluation(n_classes, names=names), {"a$": 0.6, "b": 0.4}
+    found, relevances = evaluation(n_classes, names), {"a$": 0.6, "b": 0.4}
     paths = evaluation_pictures(found, tmp_path / "a" / "b", relevances, title="of the data")
     expected = "reliability.png error-reject.png confusion.png relevances.png"
     assert [path.name for path in paths] == expected.split()

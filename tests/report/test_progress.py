@@ -159,16 +159,6 @@ def test_a_stage_lasts_until_another_begins(quiet, capsys):
     assert ("select" in err) is not quiet
 
 
-def test_a_log_that_cannot_be_written_does_not_end_the_work():
-    class Full(io.StringIO):
-        def write(self, text):
-            raise OSError(28, "No space left on device")
-
-    with TerminalProgress(Full()) as progress:
-        progress.start(3, "rows", "select")
-        progress.update(3)
-
-
 def test_a_long_stage_without_a_bar_says_how_far_it_is(monkeypatch):
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.01)
     stream = io.StringIO()
