@@ -72,13 +72,6 @@ def test_what_goes_in_comes_out_and_zarr_reads_it(folder, tmp_path):
         np.testing.assert_array_equal(group[name][...], array)
 
 
-def test_another_takes_its_place(folder, path, tmp_path):
-    write_file(folder, NAME, KIND, {"n": 2}, {"x": np.ones(10**6)})
-    assert read_file(folder, NAME, KIND).meta == {"n": 2}
-    assert path.stat().st_size < 8 * 10**6 + 2000
-    assert [each.name for each in tmp_path.iterdir()] == [NAME]
-
-
 @pytest.mark.parametrize(
     ("meta", "arrays"),
     [
