@@ -13,6 +13,7 @@ from scipy.stats import norm
 import sparsegp
 from sparsegp.data import Table, table_from_arrays
 from sparsegp.fit import Training
+from sparsegp.model import SparseModel
 from sparsegp.progress import Progress
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
@@ -111,6 +112,11 @@ def assert_same(model: sparsegp.Model, expected: sparsegp.Model, X: np.ndarray) 
     assert_array_equal(model.predict(X), expected.predict(X))
     if not model.is_regression:
         assert_array_equal(model.predict_log_proba(X), expected.predict_log_proba(X))
+    if isinstance(model, SparseModel):
+        assert_array_equal(model.novelty(X), expected.novelty(X))
+        assert (model.scores is None) == (expected.scores is None)
+        if model.scores is not None:
+            assert_array_equal(model.scores.knots, expected.scores.knots)
 
 
 def nlpp(model: sparsegp.Model, X: np.ndarray, y: np.ndarray) -> float:

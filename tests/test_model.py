@@ -96,14 +96,12 @@ def test_far_away_there_is_the_prior(small, name, factor):
         assert_allclose(found, 1 / 3, atol=1e-3)
 
 
-def test_repr_is_short(small):
+def test_how_models_are_shown(small):
+    """In a short line, and in notebooks in a table."""
     shown = repr(small["sparse"])
     assert shown.startswith("<SparseModel: 3 classes, 3 columns, 20 active rows, kernel ")
     assert repr(small["dense"]).startswith("<DenseModel: ")
     assert all(len(repr(model)) < 200 for model in small.values())
-
-
-def test_table_for_notebooks(small):
     shown = small["sparse"]._repr_html_()
     assert shown.count("<tr>") == shown.count("</tr>") == 5
     assert f"<td>{len(small['sparse'].rows)}</td>" in shown

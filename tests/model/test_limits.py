@@ -41,12 +41,6 @@ def test_without_validation_rows_those_of_training_are_judged_without_themselves
     assert np.mean(usual >= 0.9) == pytest.approx(0.1, abs=0.1)
 
 
-@pytest.mark.parametrize("coverage", ["0.9", 1.5, 0, None])
-def test_what_is_no_coverage(model, coverage):
-    with pytest.raises(SettingsError, match="coverage must be"):
-        model.predict_set(np.zeros((1, model.n_features)), coverage)
-
-
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
 def test_sets_hold_the_true_class_as_often_as_asked(model, coverage):
     X, y = rows(4000, 1)
@@ -84,8 +78,9 @@ def test_what_is_not_known_is_said(model):
         dense.predict_set(X)
     with pytest.raises(SettingsError, match="need 999 validation rows, the model had"):
         model.predict_set(X, 0.999)
-    with pytest.raises(SettingsError, match=r"coverage must be below 1\.0, got 1"):
-        model.predict_set(X, 1.0)
+    for wrong in ("0.9", 1.5, 1.0, 0, None):
+        with pytest.raises(SettingsError, match="coverage must be"):
+            model.predict_set(X, wrong)
 
 
 @pytest.mark.parametrize("kind", ["kernel per class", "pairs", "softmax", "ordered", "regression"])
@@ -94,10 +89,3 @@ def test_novelty_of_every_kind(kind):
     model = sparsegp.train(X, y, **KINDS[kind])
     assert 0.0 <= model.novelty(X).min() < 0.2
     assert_array_equal(model.novelty(np.full((2, 3), 40.0)), 1.0)
-
-
-def test_the_partition_into_blocks_changes_nothing(model):
-    other = sparsegp.train(*rows(2000, 0), n_active=60, block_rows=256, runtime="threads=2")
-    assert isinstance(other, SparseModel)
-    for mine, its in ((model.shares, other.shares), (model.scores, other.scores)):
-        assert_array_equal(mine.knots, its.knots)
