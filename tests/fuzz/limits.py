@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from sparsegp.errors import SparseGPError
@@ -41,6 +42,12 @@ def limited() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def campaigns(few: int, many: int) -> pytest.MarkDecorator:
+    """Parametrise a test by its inputs: few, or many, or `SPARSEGP_FUZZ`, in the long campaign."""
+    most = int(os.environ.get("SPARSEGP_FUZZ", str(many)))
+    return pytest.mark.parametrize("examples", [few, pytest.param(most, marks=pytest.mark.slow)])
 
 
 def campaign(strategy: Any, check: Callable[[Any], None], examples: int) -> None:

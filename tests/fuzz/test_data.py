@@ -1,7 +1,6 @@
 """Readers of data give a table or a `DataError` in one line, whatever is in the files."""
 
 import io
-import os
 import sys
 import tempfile
 import zipfile
@@ -19,14 +18,11 @@ from sparsegp.data import encode, open_dataset, summarise
 from sparsegp.errors import DataError
 from tests.data import files
 from tests.fuzz.damage import NUMBERS, altered_folder
-from tests.fuzz.limits import HELD, MEMORY, campaign, outcome
+from tests.fuzz.limits import HELD, MEMORY, campaign, campaigns, outcome
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:overflow encountered in cast:RuntimeWarning"  # of zarr, for a fill value like 1e308
 )
-
-LONG = int(os.environ.get("SPARSEGP_FUZZ", "150"))
-"""Inputs of each format in the long campaign."""
 
 X, WHOLE = np.arange(24.0).reshape(8, 3), np.arange(8) % 3
 WORDS = np.array(["a", "bé", "c"])[WHOLE]
@@ -110,7 +106,7 @@ def imported():
                 assert len(read(Path(folder) / name)[0]) == 3
 
 
-@pytest.mark.parametrize("examples", [12, pytest.param(LONG, marks=pytest.mark.slow)])
+@campaigns(12, 150)
 @pytest.mark.parametrize("name", FORMATS)
 def test_damaged_files(name, examples):
     campaign(damaged(name), partial(check, name), examples)

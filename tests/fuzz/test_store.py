@@ -1,7 +1,6 @@
 """Checkpoints and models: a change is refused by its checksum, a forgery by what it declares."""
 
 import json
-import os
 import sys
 import tempfile
 from functools import cache
@@ -18,12 +17,10 @@ import sparsegp
 from sparsegp.errors import SparseGPError, StoreError
 from sparsegp.store import CHECKPOINT, folder_of, read_file, write_file
 from tests.fuzz.damage import DEEP, altered, cut_and_flipped, nasty
-from tests.fuzz.limits import campaign, outcome
+from tests.fuzz.limits import campaign, campaigns, outcome
 from tests.store.archives import forge, members_of
 
 NAME = "file.zarr.zip"
-LONG = int(os.environ.get("SPARSEGP_FUZZ", "100"))
-"""Files of each kind in the long campaign."""
 
 
 @cache
@@ -151,7 +148,7 @@ def imported():
     check_model(model("all")[0])
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(LONG, marks=pytest.mark.slow)])
+@campaigns(15, 100)
 @pytest.mark.parametrize("kind", KINDS)
 def test_files(kind, examples):
     campaign(*KINDS[kind](), examples)

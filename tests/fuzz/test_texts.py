@@ -1,6 +1,5 @@
 """Texts of kernels and likelihoods are read back the same, or refused with a `SettingsError`."""
 
-import os
 from functools import partial
 
 import pytest
@@ -10,10 +9,7 @@ from sparsegp.errors import SettingsError
 from sparsegp.kernels import KERNELS, parse
 from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.likelihoods.parse import parse as parse_likelihood
-from tests.fuzz.limits import campaign
-
-LONG = int(os.environ.get("SPARSEGP_FUZZ", "200"))
-"""Texts of each kind in the long campaign."""
+from tests.fuzz.limits import campaign, campaigns
 
 NUMBERS = ["1", "-2", "0", "1e999", "1e-400", "nan", "9" * 30, "1" + "0" * 400, "9" * 5000, "2j"]
 NUMBERS += ["0x10", "1_0", "07", "1if", ".5", "1.", "True", "None", "'a'", "b'a'", "...", "\uff11"]
@@ -52,7 +48,7 @@ def check(read, text):
     assert len(said) < 2000
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(LONG, marks=pytest.mark.slow)])
+@campaigns(20, 200)
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts(kind, examples):
     campaign(KINDS[kind][0], partial(check, KINDS[kind][1]), examples)
