@@ -54,6 +54,12 @@ def files(tmp_path_factory):
     np.savez(folder / "nan.npz", X=bad, y=y_test)
     np.savetxt(folder / "rows.csv", np.column_stack([X_test, y_test]), delimiter=",", fmt="%.17g")
     np.savetxt(folder / "inputs.csv", X_test, delimiter=",", fmt="%.17g")
+    (folder / "linked.csv").symlink_to("rows.csv")
+    order = np.arange(300)
+    order[y == 0] = order[y == 0][::-1]
+    np.savez(folder / "moved.npz", X=X[order], y=y)
+    (folder / "mine").mkdir()
+    (folder / "mine" / "thesis.tex").write_text("!")
     return folder
 
 

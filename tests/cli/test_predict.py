@@ -5,7 +5,6 @@ import gzip
 import os
 import pty
 import re
-import shutil
 import subprocess
 import sys
 
@@ -125,15 +124,6 @@ def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, tmp_path
         result = invoke("predict", trained, files / "only.npz", *arguments, code=2)
         assert "does not hold such predictions" in result.stderr
     assert (tmp_path / "d.zarr" / "mine").exists()
-
-
-@pytest.mark.parametrize("kind", ["rows.csv", "only.npz", "linked.csv"])
-def test_rows_to_predict_are_not_replaced(kind, trained, files, tmp_path, untouched):
-    data = shutil.copy(files / kind.replace("linked", "rows"), tmp_path)
-    (tmp_path / "linked.csv").symlink_to(data)
-    with untouched(tmp_path):
-        arguments = ("predict", trained, data, "--out", tmp_path / kind, "--force")
-        assert "holds the rows to predict; choose" in invoke(*arguments, code=2).stderr
 
 
 @pytest.mark.parametrize("header", [True, False])
