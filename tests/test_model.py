@@ -137,7 +137,6 @@ def edited(model, path, name, value):
     ("name", "value"),
     [
         ("active.x", np.full((20, 3), np.nan)),
-        ("active.x", np.full((20, 3), 1e300)),
         ("active.x", np.ones((19, 3))),
         ("active.site", np.ones((20, 2))),
         ("active.target", np.full(20, 3)),
@@ -150,7 +149,6 @@ def edited(model, path, name, value):
         ("weights.gain", np.ones((3, 7), np.float32)),
         ("weights.reduction", np.ones((3, 7), np.float32)),
         ("weights.calibration.temperature", np.array(1e-300)),
-        ("weights.calibration.temperature", np.array(np.nan)),
         ("weights.calibration.variance_weight", np.array(1e300)),
         ("classes", np.array([0, 1, 1])),
         ("classes", np.array([0, 1])),

@@ -334,19 +334,14 @@ def test_what_is_no_weight_is_refused(digits, weights, message):
         ({"sample_weight": np.ones(N), "method": "ep"}, SettingsError, "weights of rows are for"),
         ({"sample_weight": [1, 0] * 150, "learn": "evidence", "sites": "moments"}, SettingsError,
          "with learn=none"),
+        ({"sample_weight": np.full(N, 1e-9), "likelihood": "ordered_probit"}, NumericalError,
+         "larger weights"),
     ],
 )  # fmt: skip
 def test_what_cannot_heed_weights_refuses_them(digits, settings, error, message):
     given = {} if "method" in settings else {"n_active": 40}
     with pytest.raises(error, match=message):
         sparsegp.train(*digits[:2], **given, **settings)
-
-
-def test_rows_that_say_nothing(digits):
-    X, y, _ = digits
-    settings = {"sample_weight": np.full(N, 1e-9), "likelihood": "ordered_probit"}
-    with pytest.raises(NumericalError, match="larger weights"):
-        train(X, y, **settings)
 
 
 @pytest.mark.parametrize("header", [True, False])

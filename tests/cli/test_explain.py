@@ -10,7 +10,7 @@ import sparsegp
 from tests.processes import invoke, told
 
 
-def test_explain(trained, files):
+def test_explain(trained, files, tmp_path):
     model, X = sparsegp.load(trained), np.load(files / "only.npz")["X"]
     arguments = ("explain", trained, files / "only.npz", "--rows", "7,2:4", "--most", 3)
     expected = [each.to_json() for each in model.explain(X[[7, 2, 3]], 3)]
@@ -20,13 +20,9 @@ def test_explain(trained, files):
     assert [each.pop("id") for each in found] == [{}] * 3
     assert found == json.loads(json.dumps(expected))
     assert f"row 7: {expected[0]['predicted']} (" in invoke(*arguments).stdout
-
-
-def test_pictures_of_rows(trained, files, tmp_path):
-    arguments = ("explain", trained, files / "only.npz", "--rows", 1, "--plots", tmp_path / "p")
-    invoke(*arguments)
-    invoke(*arguments, "--image", "1x4")
-    assert {path.name for path in (tmp_path / "p").iterdir()} == {"row-1.png", "row-1.svg"}
+    for more in ((), ("--image", "1x4")):
+        invoke(*arguments, "--rows", 1, "--plots", tmp_path, *more)
+    assert {path.name for path in tmp_path.iterdir()} == {"row-1.png", "row-1.svg"}
 
 
 def test_rows_that_are_no_images_are_explained_in_words(files, tmp_path):

@@ -145,9 +145,10 @@ def test_few_rows_are_left_out_in_turn(files, tmp_path):
 
 
 def test_credentials_of_an_address_are_not_shown():
-    result = invoke("train", "memory://me:secret@host/a.csv?key=secret", code=2)
-    assert "reading memory://***@host/a.csv?***" in result.stderr
-    assert "secret" not in result.output
+    for word in ("secret", "secret/key"):
+        result = invoke("train", f"memory://me:{word}@host/a.csv?key=secret", code=2)
+        assert "reading memory://***@host/a.csv?***" in result.stderr
+        assert "secret" not in result.output
     assert "secret" not in resuming(["train", "https://me:secret@host/a.csv"])
     assert resuming(["update", "run", "a.csv"]).endswith("sparsegp update run a.csv --resume")
 

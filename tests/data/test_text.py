@@ -388,11 +388,6 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     assert "line 11 (row 9)" in refused
 
 
-@pytest.mark.parametrize("word", ['he said "hi", once', '"quoted"', 'an inch: 1"', "a, b", "plain"])
-def test_words_are_read_as_they_were_written(word):
-    assert words_in(f"first,{quote_if_needed(word)},last") == ["first", word, "last"]
-
-
 def test_decimal_commas_among_words_are_read_alike_by_a_model(tmp_path):
     sizes = ("1,5", "XL", "7,5 mm")
     rows = "".join(f"{n},5;{sizes[n % 3]};{n % 2}\n" for n in range(60))
@@ -414,7 +409,9 @@ def test_points_where_a_model_takes_decimal_commas(tmp_path):
     assert message in invoke(*words, code=2).output
 
 
-def test_a_name_in_pairs_may_be_given_once():
+def test_pairs_and_words_are_read_as_they_were_written():
+    for word in ('he said "hi", once', '"quoted"', 'an inch: 1"', "a, b", "plain"):
+        assert words_in(f"first,{quote_if_needed(word)},last") == ["first", word, "last"]
     assert pairs_in('a=1,"b, c=2"') == {"a": "1", "b, c": "2"}
     with pytest.raises(SettingsError, match="may be given once, got 'a' twice in a=1,b=2,a=3"):
         pairs_in("a=1,b=2,a=3")

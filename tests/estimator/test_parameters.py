@@ -150,19 +150,15 @@ def test_methods_that_do_not_exist_are_for_fit_to_refuse(iris):
 
 
 @pytest.mark.parametrize("calibration", ["none", "learned"])
-def test_includes_all_rows_where_they_are_fewer(iris, calibration):
+def test_includes_all_rows_where_they_are_fewer_but_more_pairs(iris, calibration):
     X, y = iris[0][:40], iris[1][:40]
     for n_active in (None, 50):
         estimator = SparseGPClassifier(n_active=n_active, calibration=calibration).fit(X, y)
         assert len(estimator.active_indices_) == 40
         assert estimator.n_active == n_active
-
-
-def test_pairs_may_be_more_than_rows(iris):
-    X, y = iris[0][:40], iris[1][:40]
-    estimator = SparseGPClassifier(n_active=60, settings={"active_per_class": True}).fit(X, y)
-    assert estimator.history_[-1]["n_active"] == 60
-    assert len(estimator.active_indices_) <= 40
+    pairs = SparseGPClassifier(n_active=60, settings={"active_per_class": True}).fit(X, y)
+    assert pairs.history_[-1]["n_active"] == 60
+    assert len(pairs.active_indices_) <= 40
 
 
 @pytest.mark.parametrize(("panel", "expected"), [(1, [5, 10]), (5, [5, 10]), (4, [8, 10])])

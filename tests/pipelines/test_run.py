@@ -3,8 +3,6 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import pipelines
 from pipelines.__main__ import main
 from pipelines.experiment import read_experiment
 from pipelines.pictures import draw
@@ -20,10 +17,10 @@ from pipelines.run import Work
 from pipelines.table import layout, tabulate, tidy
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.store import Directory
-from tests.processes import environment, wait_until
+from tests.pipelines.test_experiment import SHIPPED
+from tests.processes import run_python, start_python, wait_until
 
 DATA = os.environ.get("SPARSEGP_DATA", "")
-SHIPPED = sorted(Path(pipelines.__file__).parent.glob("*/*.toml"))
 
 PLAIN = ("table.n_active = [10, 20]", "")
 LONG = (
@@ -137,22 +134,20 @@ def test_cells_in_processes_of_their_own_are_timed(work):
 @pytest.mark.slow
 def test_killed_inside_a_cell(written, work):
     path, whole = written(*LONG), work(*LONG, out="whole")
-    command = [sys.executable, "-m", "pipelines", str(path), "--out", "results"]
-    started = {"cwd": path.parent, "env": environment(), "stderr": subprocess.PIPE, "text": True}
+    words, how = ("-m", "pipelines", path, "--out", "results"), {"cwd": path.parent}
     killed = Work(whole.experiment, None, path.parent / "results" / whole.experiment.name)
-    with subprocess.Popen(command, **started) as process:
+    with start_python(*words, **how) as process:
         runs = killed.out / "runs"
         assert wait_until(lambda: any(runs.glob("*/run/checkpoint-*")), 60)
         process.send_signal(signal.SIGKILL)
     assert not killed.finished()
-    with subprocess.Popen(command, **started) as process:
+    with start_python(*words, **how) as process:
         assert wait_until(lambda: len(killed.finished()) == 1, 120)
         process.send_signal(signal.SIGTERM)
         shown = process.communicate()[1]
     assert process.returncode == 75
     assert "SIGTERM" in shown.splitlines()[-1]
-    done = subprocess.run(command, check=True, capture_output=True, **{**started, "stderr": None})
-    assert "3 of 3 cells finished" in done.stdout
+    assert "3 of 3 cells finished" in run_python(*words, **how).stdout
     ran(whole)
     assert figures(killed) == figures(whole)
 
