@@ -21,6 +21,7 @@ from sparsegp.store import (
     read_run,
     write_file,
 )
+from tests.runs import assert_same, data_for, train
 from tests.store.test_folders import get, put
 from tests.store.writer import RUN
 
@@ -297,10 +298,7 @@ def test_a_store_that_is_away_is_like_a_full_disk(failing, warnings):
 
 
 def test_a_run_through_an_outage_gives_the_same_model(failing, monkeypatch):
-    rng = np.random.default_rng(5)
-    y = rng.integers(0, 3, size=200)
-    X = rng.standard_normal((3, 4))[y] * 1.2 + rng.standard_normal((200, 4))
-    settings = {"n_active": 40, "checkpoint_every": 10, "runtime": "threads=1"}
+    X, y, X_new = data_for("all", 300)
     messages, real, saves = [], RunDirectory.save, []
 
     class Recorder(Progress):
@@ -314,8 +312,7 @@ def test_a_run_through_an_outage_gives_the_same_model(failing, monkeypatch):
         return real(self, step, meta, arrays)
 
     monkeypatch.setattr(RunDirectory, "save", away)
-    model = sparsegp.train(X, y, out=failing, progress=Recorder(), **settings)
+    model = train("all", X, y, out=failing, progress=Recorder(), checkpoint_every=8)
     assert any(line.startswith(f"no checkpoint at {saves[1]}, the run") for line in messages)
-    expected = sparsegp.train(X, y, **settings).predict_proba(X)
-    np.testing.assert_array_equal(model.predict_proba(X), expected)
-    np.testing.assert_array_equal(sparsegp.load(failing).predict_proba(X), expected)
+    assert_same(model, train("all", X, y), X_new)
+    assert_same(sparsegp.load(failing), model, X_new)
