@@ -129,6 +129,7 @@ class SparseRun(Run[SparseModel]):
         if self.past is not None:
             kernels = self.past.active.kernels
             self.active = self.past.active_set(settings.order.slots, settings.dtype)
+        self._given = kernels, rule.likelihood  # whose bits stay, also after a resume
         how = settings, self.n_active, self.runtime.scheduler()
         candidates = choose_candidates(data, self.validation, *how)
         if candidates is not None and self.past is None and not settings.active_per_class:
@@ -268,7 +269,7 @@ class SparseRun(Run[SparseModel]):
     def take(self, parameters: Doubles) -> None:
         """Set the parameters of kernels and likelihood, without telling the blocks."""
         of, self.parameters = self.block_settings, parameters
-        kernels, likelihood = with_parameters(of.kernels, of.likelihood, parameters)
+        kernels, likelihood = with_parameters(*self._given, parameters)
         rule = replace(of.rule, likelihood=likelihood)
         self.block_settings = replace(of, kernels=kernels, rule=rule)
 
