@@ -35,6 +35,12 @@ ADDRESSES, ADDRESSES_PER_THREAD = 1_400_000_000, 175_000_000
 """Bytes of address space that libraries reserve, mostly for nothing. With a lower limit BLAS may
 hang, deaf to signals, or crash."""
 
+TOO_LARGE = {"FloatingPointError", "LinAlgError", "OverflowError", "ZeroDivisionError"}
+"""Errors of computations with numbers of which some are too large."""
+ADVICE = (
+    "inputs, weights or kernel have numbers too large to compute with ({}); scale them, or use a "
+    "kernel of smaller variance"
+)
 LONGEST_WORD = 300
 """Maximum length of a word in a message, which may quote input of any length."""
 
@@ -102,8 +108,10 @@ def verdict(error: Exception) -> tuple[int, str]:
                 f"error: memory is full ({reason}); free some, or train with a lower --n-active "
                 "(`sparsegp estimate` says what fits)"
             )
-        case OSError():
-            return FAILED, f"error: {error}"
+        case OSError() | ArithmeticError() | ValueError():
+            is_computed = type(error).__name__ in TOO_LARGE
+            if is_computed or isinstance(error, OSError):
+                return FAILED, f"error: {ADVICE.format(error) if is_computed else error}"
     raise error
 
 

@@ -33,6 +33,9 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 CHUNK_VALUES = 1 << 15
 """Latent values processed at a time, so that temporaries stay in cache."""
+STEEPEST = 1e4
+"""Maximum ratio of standard deviations, with which the number of nodes grows: steeper steps of the
+integrand become as steep as this, which changes probabilities by at most 4e-5."""
 MAX_NODES = 500
 """Maximum `n_nodes`; more than some dozens make no difference."""
 COARSE = 12
@@ -250,6 +253,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         rule: Any = product_terms if variance.shape[1] == 1 else stepped_terms
         for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
+            steepness = np.maximum(ratio / STEEPEST, 1.0)
+            gap, ratio = gap / steepness, ratio / steepness  # steps stay where they are
             every, wide = np.arange(rows.start, rows.stop), np.broadcast_to(ratio, gap.shape)
             for some, terms in rule(gap, ratio, self.n_nodes):
                 yield every[some], gap[:, some], wide[:, some], terms

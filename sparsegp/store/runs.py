@@ -10,6 +10,7 @@ A directory is locked during a run. An object store cannot be locked: there a se
 that the number of its next checkpoint is taken, and ends.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -70,6 +71,7 @@ class RunDirectory:
         self._lock: int | None = None
         self._known: set[int] = set()  # checkpoints that this process wrote, or found at the start
         self._damaged: set[int] = set()
+        self._digest = ""  # of run.json, which checkpoints repeat
         self._progress_at = 0.0
 
     def open(self, run: Mapping[str, Any], resume: bool) -> None:
@@ -94,7 +96,7 @@ class RunDirectory:
                 self._require_own(run, resume)  # after what another process wrote until it ended
             if RUN_FILE not in self.folder.sizes():
                 self._write_json(RUN_FILE, run, new=True)
-            self._known = set(self._steps())
+            self._known, self._digest = set(self._steps()), self._digest_of_run()
         except FileExistsError:
             raise StoreError(f"{self.folder} was taken for another run just now") from None
         except BaseException:
@@ -202,9 +204,12 @@ class RunDirectory:
         Raises a StoreError if there are checkpoints, but none is intact.
         """
         steps, reasons = self._steps(), []
+        digest = self._digest_of_run() if steps else ""
         for step in reversed(steps):
             try:
                 found = read_file(self.folder, _checkpoint(step), CHECKPOINT)
+                if found.meta.get("run") != digest:
+                    raise StoreError(f"{_checkpoint(step)} is of a run with other settings or data")
             except StoreError as error:
                 self._damaged.add(step)
                 reasons.append(str(error))
@@ -228,6 +233,7 @@ class RunDirectory:
             if any(other >= step for other in {*self._steps()} - self._known):
                 raise FileExistsError
             new = step not in self._known
+            meta = {**meta, "run": self._digest}
             write_file(self.folder, _checkpoint(step), CHECKPOINT, meta, arrays, new)
         except FileExistsError:
             raise StoreError(
@@ -256,6 +262,11 @@ class RunDirectory:
                 self._write_json(PROGRESS_FILE, progress, sync=False)
             now = time.monotonic()
             self._progress_at = now + max(PROGRESS_SECONDS, (now - began) / PROGRESS_SHARE)
+
+    def _digest_of_run(self) -> str:
+        """Return a digest of settings and data of the run."""
+        text = json.dumps(read_run(self.folder), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _steps(self) -> list[int]:
         matches = map(CHECKPOINT_FILE.fullmatch, self.folder.sizes())

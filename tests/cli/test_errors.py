@@ -162,6 +162,13 @@ def test_a_computation_that_fails_does_so_in_one_line(files, tmp_path):
     how = ("--task", "regression", "--kernel", "ard(1e-154, 1, 1, 1)", "--quiet")
     result = invoke("train", files / "numbers.npz", *how, "--out", tmp_path / "out", code=2)
     one_line(result, "must be finite")
+    per_class = ("--kernel-per-class", "--likelihood", "softmax", "--quiet")
+    for how, said in (
+        (("--kernel", "200*rbf", "--sites", "moments"), "a Cholesky factor is not finite"),
+        (("--kernel", "1e14*linear", "--posterior", "active"), "inputs, weights or kernel have"),
+    ):
+        rows = ("train", files / "pair.npz", "--out", tmp_path / how[1], "--n-active", 20)
+        one_line(invoke(*rows, *per_class, *how, code=2), said)
 
 
 def damage(file):

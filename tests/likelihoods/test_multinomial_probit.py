@@ -110,3 +110,10 @@ def test_mean_gradient_of_many_rows_is_as_accurate_as_it_says(
     alone = MultinomialProbit().mean_gradient(mean[some], target[some])
     np.testing.assert_array_equal(alone[0], log_z[some])
     np.testing.assert_array_equal(alone[1], gradient[some])
+
+
+def test_variances_that_differ_by_any_factor():
+    """Nodes would grow with their ratio: the last of three classes wins half the time or never."""
+    variance = np.array([[1.0, 1.0, 10.0**k] for k in (10, 16, 30)])
+    p = np.exp(DEFAULT.log_probabilities(np.zeros((3, 3)), variance))
+    np.testing.assert_allclose(p, np.tile([0.25, 0.25, 0.5], (3, 1)), atol=1e-4)

@@ -68,7 +68,7 @@ def test_a_run_from_beginning_to_end(begin):
     assert run.is_finished()
     run.close()
     step, stored = begin().load()
-    assert (step, stored.meta) == (80, {"step": 80})
+    assert (step, stored.meta["step"]) == (80, 80)
     np.testing.assert_array_equal(stored.arrays["x"], np.arange(80))
 
 
@@ -198,11 +198,13 @@ def test_damaged_ones_are_passed_over(begin, place, warnings):
     run.close()
     damage(place, 120)
     write_file(folder_of(place), "checkpoint-00000160.zarr.zip", MODEL, {}, {})
+    write_file(folder_of(place), "checkpoint-00000200.zarr.zip", "sparsegp-checkpoint", {}, {})
     run = begin(2)
     assert run.load()[0] == 80
-    assert len(warnings) == 2
-    assert "must be a sparsegp-checkpoint" in warnings[0]
-    assert "checkpoint-00000120.zarr.zip is damaged" in warnings[1]
+    assert len(warnings) == 3
+    assert "checkpoint-00000200.zarr.zip is of a run with other settings or data" in warnings[0]
+    assert "must be a sparsegp-checkpoint" in warnings[1]
+    assert "checkpoint-00000120.zarr.zip is damaged" in warnings[2]
     assert save(run, 120) == [True]  # takes the place of the damaged one
     assert steps_of(place) == [80, 120]
     assert run.load()[0] == 120
