@@ -53,7 +53,6 @@ def files(tmp_path_factory):
     bad[40, 0] = np.inf
     np.savez(folder / "nan.npz", X=bad, y=y_test)
     np.savetxt(folder / "rows.csv", np.column_stack([X_test, y_test]), delimiter=",", fmt="%.17g")
-    np.savetxt(folder / "inputs.csv", X_test, delimiter=",", fmt="%.17g")
     (folder / "linked.csv").symlink_to("rows.csv")
     order = np.arange(300)
     order[y == 0] = order[y == 0][::-1]
