@@ -32,7 +32,7 @@ def test_blocks_chunks_and_workers_change_no_bit(kind, workers):
 
 @every_kind
 def test_stopped_and_resumed_runs_end_with_the_same_bits(kind, tmp_path):
-    """In one thread and in two."""
+    """In one thread and in two; the settings of their models repeat them."""
     X, y, X_new = data_for(kind, ROWS[kind])
     how = {"out": tmp_path / "run", "resume": True}
     stops = 0
@@ -46,3 +46,5 @@ def test_stopped_and_resumed_runs_end_with_the_same_bits(kind, tmp_path):
     model = train(kind, X, y, **how)
     assert_same(model, train(kind, X, y), X_new)
     assert_same(sparsegp.load(tmp_path / "run"), model, X_new)
+    if "method" not in KINDS[kind]:
+        assert_same(sparsegp.train(X, y, **sparsegp.same_settings(model)), model, X_new)

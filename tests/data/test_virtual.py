@@ -138,25 +138,3 @@ def test_settings_that_contradict_are_refused(first):
     for name, value in {"kernel": "rbf", "likelihood": "probit", "learn": "evidence"}.items():
         with pytest.raises(SettingsError, match=f"{name} must be that of the first run, '.*'; lea"):
             sparsegp.same_settings(first, **{name: value})
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"active_per_class": True, "kernel": "10*rbf; 5*rbf(2)"},
-        {"likelihood": "softmax", "active_per_class": True},
-        {"task": "regression", "learn": "evidence", "major_steps": 1},
-    ],
-    ids=str,
-)
-def test_a_run_repeated_by_its_settings(data, settings):
-    X = data[0][:200]
-    y = X[:, 7] + 0.1 * X[:, 12] if "task" in settings else data[1][:200]
-    model = sparsegp.train(X, y, n_active=12, **settings)
-    again = sparsegp.train(X, y, **sparsegp.same_settings(model))
-    assert_array_equal(again.rows, model.rows)
-    assert again.active.kernels == model.active.kernels
-    assert again.active.likelihood == model.active.likelihood
-    latent = (each.latent_mean_and_variance(X[:9])[0] for each in (again, model))
-    np.testing.assert_allclose(*latent)
