@@ -244,32 +244,23 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     assert columns(tmp_path / "a.csv")["x0"].kind == "category"  # a word in each five
 
 
-SPECTRA = "".join(
-    f"{','.join(str(n * k % 7) for k in range(10))},{'ab'[n % 2]}\n" for n in range(50)
-)
+def head(*names):
+    return ",".join(map(str, names)) + "\n"
 
+
+WAVES = tuple(map(str, range(400, 420, 2)))
+SPECTRA = "".join(head(*(n * k % 7 for k in range(10)), "ab"[n % 2]) for n in range(50))
+NAMED = "".join(f"s{n},{line}" for n, line in enumerate(SPECTRA.splitlines(keepends=True)))
+SAME = head(*range(1, 11), "a") * 40
 HEADERS = {
     "1,2,3,label\n" + "4,5,6,0\n7,8,9,1\n" * 20: (("1", "2", "3"), "is taken for the header"),
     "0,1,label\n" + "4,5,no\n7,8,yes\n" * 20: (("0", "1"), "is taken for the header"),
     "4,5,maybe\n" + "4,5,no\n7,8,yes\n" * 20: (None, "is taken for values"),
-    **{
-        head + SPECTRA[:end]: (tuple(map(str, range(400, 420, 2))), "is taken for the header")
-        for head in (f"{','.join(map(str, range(400, 420, 2)))},label\n",)
-        for end in (len(SPECTRA), len(SPECTRA) // 10)
-    },
-    f"n,{','.join(map(str, range(10)))},c\n"
-    + "".join(f"s{n},{line}" for n, line in enumerate(SPECTRA.splitlines(keepends=True))): (
-        ("n", *map(str, range(10))),
-        "is taken for the header",
-    ),
-    f"{','.join(map(str, range(10)))},c\n" + "1,2,3,4,5,6,7,8,9,10,a\n" * 40: (
-        tuple(map(str, range(10))),
-        "is taken for the header",
-    ),
-    f"{','.join(map(str, range(2, 12)))},c\n" + "1,2,3,4,5,6,7,8,9,10,a\n" * 40: (
-        None,
-        "is taken for values",
-    ),
+    head(*WAVES, "label") + SPECTRA: (WAVES, "is taken for the header"),
+    head(*WAVES, "label") + SPECTRA[: len(SPECTRA) // 10]: (WAVES, "is taken for the header"),
+    head("n", *range(10), "c") + NAMED: (("n", *"0123456789"), "is taken for the header"),
+    head(*range(10), "c") + SAME: ((*"0123456789",), "is taken for the header"),
+    head(*range(2, 12), "c") + SAME: (None, "is taken for values"),
     "a,2,3,label\n" + "4,5,6,0\n7,8,9,1\n" * 20: (None, "line 1: 'a', 'label' is unlike"),
     "1.5,5,x6,0\n" + "4,5,6,0\n7,8,9,1\n" * 20: (None, "line 1: 'x6' is unlike"),
     "city,street,y\n" + "Ulm,A 1,u\nBonn,B 2,v\n" * 3: (("city", "street"), "for the header"),
@@ -396,17 +387,6 @@ def test_decimal_commas_among_words_are_read_alike_by_a_model(tmp_path):
         how = ("--out", tmp_path / "run", "--n-active", 9, "--kernel", "rbf", "--overwrite")
         invoke("train", tmp_path / "rows.csv", *how, *more)
         assert "unknown" not in invoke("evaluate", tmp_path / "run", tmp_path / "rows.csv").output
-
-
-def test_points_where_a_model_takes_decimal_commas(tmp_path):
-    rows = "".join(f"{500 + n};0,{n};{n % 2}\n" for n in range(60))
-    (tmp_path / "rows.csv").write_text("a;b;y\n" + rows)
-    (tmp_path / "new.csv").write_text("a;b\n980;0,5\n1.980;0,5\n")
-    run = tmp_path / "run"
-    invoke("train", tmp_path / "rows.csv", "--out", run, "--n-active", 9, "--kernel", "rbf")
-    words = ("predict", run, tmp_path / "new.csv", "--decimal", ",", "--out", "-")
-    message = "new.csv, line 3 (row 1), column 'a': '1.980' has a point, but the decimal mark is a"
-    assert message in invoke(*words, code=2).output
 
 
 def test_pairs_and_words_are_read_as_they_were_written():
