@@ -94,7 +94,7 @@ REFUSED = [
     ("update trained pair.npz --out trained", "must be another directory than RUN"),
     (
         "update trained pair.npz --n-active 341",
-        "--n-active 341 exceeds the 300 new rows and the 40 active rows of the model",
+        "341 exceeds the 300 new rows and the 40 active rows",
     ),
     ("evaluate trained narrow.npz", r"the model takes 4 columns; .*narrow\.npz \(X\) has 3"),
     ("evaluate trained nan.npz", r"nan\.npz .*row 17"),

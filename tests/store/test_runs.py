@@ -141,10 +141,9 @@ def test_a_search_under_way_keeps_its_folder(place):
     assert search.folder.sizes().keys() <= {"lock"}
 
 
+@pytest.mark.parametrize("place", ["directory"], indirect=True)  # stores cannot be locked
 def test_what_another_process_writes_while_it_holds_the_lock(begin, place, monkeypatch):
     """It is neither taken for one's own nor left behind by `overwrite`."""
-    if "://" in place:
-        pytest.skip("an object store cannot be locked")
     lock = Directory.lock
 
     def late(folder):
@@ -162,9 +161,8 @@ def test_what_another_process_writes_while_it_holds_the_lock(begin, place, monke
     assert read_run(run.folder)[0] == RUN["settings"]
 
 
+@pytest.mark.parametrize("place", ["directory"], indirect=True)  # of which stores have none
 def test_nothing_is_deleted_where_the_search_has_no_room(begin, place):
-    if "://" in place:
-        pytest.skip("an object store has no directories")
     begin().close()
     put(folder_of(place), "tuning", b"a file")
     with pytest.raises(StoreError, match="tuning must be a directory"):
