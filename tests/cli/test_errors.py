@@ -92,10 +92,7 @@ REFUSED = [
     ("tune pair.npz --posterior adf --stub-entries 9999", "does not support a bound on stub"),
     # rows for a model
     ("update trained pair.npz --out trained", "must be another directory than RUN"),
-    (
-        "update trained pair.npz --n-active 341",
-        "341 exceeds the 300 new rows and the 40 active rows",
-    ),
+    ("update trained pair.npz --n-active 341", "341 exceeds the 300 new rows and the 40 active"),
     ("evaluate trained narrow.npz", r"the model takes 4 columns; .*narrow\.npz \(X\) has 3"),
     ("evaluate trained nan.npz", r"nan\.npz .*row 17"),
     ("evaluate trained unlabelled.npz", "has no labels"),
