@@ -109,19 +109,6 @@ class TestInspect:
         alone = told("inspect", trained / "model.zarr.zip")
         assert (alone["state"], set(alone["sizes"])) == ("finished", {"model"})
 
-    def test_columns_of_a_file(self, tmp_path):
-        towns = ["Paris, France", "Oslo", "Rome"]
-        table = pd.DataFrame({"town": towns * 20, "age": np.arange(60) % 7, "y": [0, 1, 1] * 20})
-        table.to_csv(tmp_path / "rows.csv", index=False)
-        table.replace({"age": {3: None}}).to_csv(tmp_path / "gaps.csv", index=False)
-        run, rows = tmp_path / "run", (tmp_path / "rows.csv", "--test", tmp_path / "gaps.csv")
-        result = invoke("train", *rows, "--out", run, "--n-active", 20)
-        assert "60 rows, 2 columns encoded as 4, 2 classes" in result.stdout
-        assert result.stderr.count("has missing values where training rows had none") == 1
-        shown = invoke("inspect", run).stdout
-        assert re.search("^columns +2, encoded as 4$", shown, re.M)
-        assert '"Paris, France" (20), ' in shown
-
     @pytest.mark.parametrize("calibration", ["learned", "none"])
     def test_calibration_and_posterior(self, calibration, files, tmp_path):
         options = ("--n-active", 20, "--posterior", "all", "--calibration", calibration, "--quiet")

@@ -405,6 +405,8 @@ def test_names_and_words_with_a_comma_are_in_quotes(tmp_path):
     kept = open_dataset(path, missing='x,"no, data"').train.learnt()
     assert "size missing" in kept.names
     how = ("--n-active", "9", "--kernel", "10*rbf", "--missing", '"no, data"')
-    invoke("train", path, "--out", tmp_path / "run", *how)
+    said = invoke("train", path, "--out", tmp_path / "run", *how).stdout
+    assert "60 rows, 3 columns encoded as 4, 2 classes" in said
     shown = invoke("inspect", tmp_path / "run").output
+    assert re.search("^columns +3, encoded as 4$", shown, re.M)
     assert '"Rome, Italy" (40), "Paris, France" (20)' in shown
