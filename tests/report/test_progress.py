@@ -17,7 +17,7 @@ import pytest
 from sparsegp.errors import SettingsError
 from sparsegp.progress import Progress, Recorded
 from sparsegp.report import TerminalProgress, progress, progress_for
-from tests.processes import run_python
+from tests.processes import run_python, start_python
 
 WORK = """
 import sys, time, warnings
@@ -47,13 +47,8 @@ def run_on_terminal(code, columns=100, **environment):
     """Run Python with standard error on a pseudo-terminal; return stdout and what was shown."""
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
-    child = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        stdin=subprocess.DEVNULL,
-        env={**PLAIN, "TERM": "xterm", **environment},
-    )
+    how = {"stdin": subprocess.DEVNULL, "env": {**PLAIN, "TERM": "xterm", **environment}}
+    child = start_python("-c", code, stderr=theirs, **how)
     os.close(theirs)
     shown = b""
     try:
@@ -64,7 +59,7 @@ def run_on_terminal(code, columns=100, **environment):
     finally:
         os.close(ours)
     with child:
-        output = child.stdout.read().decode()
+        output = child.stdout.read()
     return child.returncode, output, shown.decode()
 
 
