@@ -208,7 +208,7 @@ class RunDirectory:
         for step in reversed(steps):
             try:
                 found = read_file(self.folder, _checkpoint(step), CHECKPOINT)
-                if found.meta.get("run") != digest:
+                if found.meta.pop("run", None) != digest:
                     raise StoreError(f"{_checkpoint(step)} is of a run with other settings or data")
             except StoreError as error:
                 self._damaged.add(step)

@@ -68,7 +68,7 @@ def test_a_run_from_beginning_to_end(begin):
     assert run.is_finished()
     run.close()
     step, stored = begin().load()
-    assert (step, stored.meta["step"]) == (80, 80)
+    assert (step, stored.meta) == (80, {"step": 80})
     np.testing.assert_array_equal(stored.arrays["x"], np.arange(80))
 
 
