@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import dask.array as da
 import numpy as np
@@ -175,21 +176,23 @@ def test_a_model_made_by_hand_is_checked(small, tmp_path, name, value):
     assert len(str(caught.value)) < 1000
 
 
-@pytest.mark.parametrize("settings", [{"n_active": 10}, {"method": "laplace"}])
-def test_rows_that_are_not_whole_are_refused_at_both_ends(settings):
+@pytest.mark.parametrize("kind", ["estimator", "sparse", "dense"])
+def test_rows_that_are_not_whole_are_refused_at_both_ends(kind):
+    train, error = {
+        "estimator": (lambda X, y: sparsegp.SparseGPClassifier(n_active=10).fit(X, y), ValueError),
+        "sparse": (partial(sparsegp.train, n_active=10), DataError),
+        "dense": (partial(sparsegp.train, method="laplace"), DataError),
+    }[kind]
     X = np.random.default_rng(0).standard_normal((60, 3))
     y = X[:, 0] > 0
-    model = sparsegp.train(X, y, **settings)
+    model = train(X, y)
     missing = pd.DataFrame(np.ones((60, 3))).astype("Int64")
     missing.iloc[3, 2] = pd.NA
-    with pytest.raises(DataError):
+    with pytest.raises(error):
         model.predict(missing)
     for wrong in (np.ma.masked_greater(X, 1.0), X.astype(str), X.astype(complex)):
-        for use in (
-            lambda wrong=wrong: sparsegp.train(wrong, y, **settings),
-            lambda wrong=wrong: model.predict(wrong),
-        ):
-            with pytest.raises(DataError):
-                use()
-    with pytest.raises(DataError):
-        sparsegp.train(X, np.ma.masked_equal(y, True), **settings)
+        for use in (lambda rows: train(rows, y), model.predict):
+            with pytest.raises(error):
+                use(wrong)
+    with pytest.raises(error):
+        train(X, np.ma.masked_equal(y, True))

@@ -69,7 +69,7 @@ def test_a_log_that_cannot_be_written_does_not_end_the_work(where, workers, file
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_late_message_to_a_full_log_does_not_change_the_exit_code(tmp_path):
     """Dask, for one, reports at exit; Python would exit with 120."""
-    text = (
+    late = (
         "import atexit, sys\n"
         "from sparsegp.cli import main\n"
         "from sparsegp.cli.program import Command\n"
@@ -80,8 +80,7 @@ def test_a_late_message_to_a_full_log_does_not_change_the_exit_code(tmp_path):
         "Command.main = late\n"
         "main()\n"
     )
-    (tmp_path / "late.py").write_text(text)
-    done = run_in_shell(["late.py", "--version"], "2>/dev/full", tmp_path)
+    done = run_in_shell(["-c", late, "--version"], "2>/dev/full", tmp_path)
     assert (done.returncode, done.stdout[:8]) == (0, "sparsegp")
 
 

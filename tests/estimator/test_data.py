@@ -1,7 +1,5 @@
 """Inputs and labels of many kinds, and the messages for those that cannot be used."""
 
-from functools import partial
-
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -96,18 +94,6 @@ def test_data_frames_hold_gaps_and_categories(iris, words, kind, tmp_path):
 def test_useless_data_are_refused(X, y, message):
     with pytest.raises(ValueError, match=message):
         SparseGPClassifier().fit(X, y)
-
-
-def test_what_fit_refuses_predict_refuses(iris, fitted):
-    missing = pd.DataFrame(np.round(10 * iris[0]).astype(int)).astype("Int64")
-    missing.iloc[3, 2] = pd.NA
-    with pytest.raises(ValueError, match="contains NaN"):
-        fitted.predict(missing)
-    for use in (partial(SparseGPClassifier().fit, y=iris[1]), fitted.predict):
-        with pytest.raises(ValueError, match="no masked values"):
-            use(np.ma.masked_greater(iris[0], 7.0))
-    with pytest.raises(ValueError, match="no masked values"):
-        SparseGPClassifier().fit(iris[0], np.ma.masked_equal(iris[1], 2))
 
 
 @pytest.mark.parametrize(
