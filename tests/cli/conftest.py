@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import zarr
 
 from tests.data.files import contents
 from tests.processes import invoke, start_python
@@ -57,8 +58,11 @@ def files(tmp_path_factory):
     order = np.arange(300)
     order[y == 0] = order[y == 0][::-1]
     np.savez(folder / "moved.npz", X=X[order], y=y)
-    (folder / "mine").mkdir()
-    (folder / "mine" / "thesis.tex").write_text("!")
+    for name in ("mine.csv", "mine.zarr"):
+        (folder / name).mkdir()
+        (folder / name / "thesis.tex").write_text("!")
+    (folder / "file.zarr").write_text("1,2")
+    zarr.open_group(folder / "group.zarr").create_array("labels", data=np.ones(3))
     return folder
 
 

@@ -82,8 +82,8 @@ REFUSED = [
     ("train moved.npz --out trained --n-active 40", ".*active rows differ"),
     ("train pair.npz --out rows.csv", "is not a directory"),
     ("train pair.npz --out rows.csv/run", "cannot "),
-    ("train pair.npz --out mine", "is not empty and holds no run"),
-    ("train pair.npz --out mine --resume", "is not empty and holds no run"),
+    ("train pair.npz --out mine.csv", "is not empty and holds no run"),
+    ("train pair.npz --out mine.csv --resume", "is not empty and holds no run"),
     # tuning
     ("train pair.npz --max-seconds 5 --max-trials 5", "limits a search for the kernel, and"),
     ("tune pair.npz --max-trials 0", "--max-trials must be at least 1, got 0"),
@@ -119,6 +119,10 @@ REFUSED = [
     ("predict trained rows.csv --out rows.csv --force", "holds the rows to predict; choose"),
     ("predict trained only.npz --out only.npz --force", "holds the rows to predict; choose"),
     ("predict trained rows.csv --out linked.csv --force", "holds the rows to predict; choose"),
+    *(
+        (f"predict trained only.npz --out {name} --force", "does not hold such predictions")
+        for name in ("mine.csv", "mine.zarr", "file.zarr", "group.zarr")
+    ),
     ("explain trained only.npz --rows x", "--rows must be such as 0,5,7 or 0:10, among"),
     ("explain trained only.npz --rows 0,100", "among the 100 rows, got '100'"),
     ("explain trained only.npz --rows 5:5", "among the 100 rows, got '5:5'"),

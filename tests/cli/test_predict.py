@@ -113,19 +113,6 @@ def test_replaced_only_by_force(ending, trained, files, tmp_path, untouched):
         assert out.read_bytes()[3:8] == bytes(5)  # neither a name nor a time: always the same bytes
 
 
-def test_what_is_no_file_of_predictions_is_not_replaced(trained, files, tmp_path):
-    (tmp_path / "d.csv").mkdir()
-    (tmp_path / "p.zarr").write_text("1,2")
-    (tmp_path / "d.zarr").mkdir()
-    (tmp_path / "d.zarr" / "mine").write_text("!")
-    zarr.open_group(tmp_path / "g.zarr").create_array("labels", data=np.ones(3))
-    for name in ("d.csv", "p.zarr", "d.zarr", "g.zarr"):
-        arguments = ("--out", tmp_path / name, "--force")
-        result = invoke("predict", trained, files / "only.npz", *arguments, code=2)
-        assert "does not hold such predictions" in result.stderr
-    assert (tmp_path / "d.zarr" / "mine").exists()
-
-
 @pytest.mark.parametrize("header", [True, False])
 def test_a_stream(header, trained, files, start, tmp_path):
     """Rows are answered while others are still to come; the first one may not be on line 1."""
