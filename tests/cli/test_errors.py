@@ -54,6 +54,12 @@ REFUSED = [
     ("train numbers.npz --virtual trained", "must hold the active rows of the model"),
     ("train pair.npz --shift 1 --image 2x2", "--shift and --image is for copies; give --virtual"),
     ("train pair.npz --virtual none", "no run or model at .*none"),
+    ("train pair.npz --virtual trained --image 4x4", "4 columns do not make an image of 4x4"),
+    ("train pair.npz --virtual trained --image twelve", "height and width, such as 16x16, got 'tw"),
+    ("train pair.npz --virtual trained --kernel rbf", "kernel must be that of the first run"),
+    ("train pair.npz --virtual trained --tune", "--virtual takes the kernel of its run; leave --t"),
+    ("train pair.npz --virtual trained --out trained", "--out must be another directory than RUN"),
+    ("train pair.npz --virtual trained --out {trained}/. --overwrite", "be another directory than"),
     *(
         (f"train pair.npz {option} 'a{rest}'", "a list must be on one line.*got 'a")
         for option in ("--drop", "--kinds", "--missing")
@@ -148,7 +154,7 @@ def one_line(result, pattern):
 def test_refused(words, pattern, files, trained, regressed, tmp_path, monkeypatch, untouched):
     monkeypatch.chdir(files)
     out, runs = tmp_path / "out", {"trained": trained, "regressed": regressed}
-    words = [str(runs.get(word, word.format(out=out))) for word in shlex.split(words)]
+    words = [str(runs.get(word, word.format(out=out, **runs))) for word in shlex.split(words)]
     if words[0] in {"train", "tune", "update"}:
         words += ["--quiet"] if "--out" in words else ["--out", out, "--quiet"]
     with untouched(files), untouched(trained):
