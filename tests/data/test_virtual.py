@@ -38,11 +38,6 @@ def first(data):
     return sparsegp.train(*data, likelihood="probit", n_active=30, **settings)
 
 
-@pytest.fixture(scope="module")
-def table(data, first):
-    return sparsegp.virtual_rows(first, data, "shift", image=(6, 5))
-
-
 def test_weights_of_rows_and_what_are_no_rows(data, first):
     X, y = data
     found = sparsegp.virtual_rows(first, (X, y, np.full(len(X), 2.0)), "shift", image=(6, 5))
@@ -90,7 +85,8 @@ def test_copies_follow_the_rows_and_know_their_originals(data, first):
     assert table.source == "bars and 120 virtual rows"
 
 
-def test_a_second_run_and_copies_of_copies(first, table):
+def test_a_second_run_and_copies_of_copies(data, first):
+    table = sparsegp.virtual_rows(first, data, "shift", image=(6, 5))
     settings = sparsegp.same_settings(first, n_active=60)
     assert settings["likelihood"] == f"probit({first.active.likelihood.bias!r})"
     second = sparsegp.train(table, **settings)

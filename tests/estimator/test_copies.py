@@ -26,29 +26,28 @@ def by_directory(estimator, folder):
     return type(estimator).load(folder / "saved")
 
 
-def by_pickle(estimator, _):
-    return pickle.loads(pickle.dumps(estimator))
+WAYS = {
+    "directory": by_directory,
+    "pickle": lambda estimator, _: pickle.loads(pickle.dumps(estimator)),
+    "copy": lambda estimator, _: copy.deepcopy(estimator),
+}
 
 
-def by_copy(estimator, _):
-    return copy.deepcopy(estimator)
-
-
-@pytest.mark.parametrize("way", [by_directory, by_pickle, by_copy])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: type(each).__name__)
 def test_a_copy_predicts_the_same(iris, words, tmp_path, way, estimator):
     X = pd.DataFrame(iris[0], columns=list("abcd"))
     y = words if hasattr(estimator, "predict_proba") else iris[0][:, 0] - iris[0][:, 2]
     original = clone(estimator).fit(X, y)
-    found = way(original, tmp_path)
+    found = WAYS[way](original, tmp_path)
     expected = original.get_params()
-    if way is by_directory:  # what no file can hold as it is
+    if way == "directory":  # what no file can hold as it is
         expected["random_state"] = original.model_.settings["seed"]
         expected["kernel"] = expected["kernel"] and str(expected["kernel"])
     assert {**found.get_params(), "kernel": None} == {**expected, "kernel": None}
     assert str(found.kernel) == str(expected["kernel"])
     np.testing.assert_array_equal(found.predict(X), original.predict(X))
-    if way is by_directory:
+    if way == "directory":
         model = sparsegp.load(tmp_path / "saved")
         np.testing.assert_array_equal(model.predict(X), found.predict(X))
     latent = (each.latent_mean_and_variance(X) for each in (found, original))

@@ -14,12 +14,6 @@ pytestmark = pytest.mark.slow
 TRAIN = ("train", "digits", *KERNEL, "--n-active", 200, "--checkpoint-every", 10, "--out")
 
 
-@pytest.fixture
-def program(s3_keys, tmp_path):
-    """Start the program in a process of its own, in an empty folder."""
-    return partial(start_python, "-m", "sparsegp", env=environment() | s3_keys, cwd=tmp_path)
-
-
 def finished(process):
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
@@ -31,9 +25,10 @@ def reached(run):
     return 0 if found is None else found[0]
 
 
-def test_a_driver_that_is_killed_and_two_that_go_on(s3, program, tmp_path):
+def test_a_driver_that_is_killed_and_two_that_go_on(s3, s3_keys, tmp_path):
     """Fresh processes have nothing but the store; of two at the same time one goes on."""
-    run, newest = f"{s3}/run", 0
+    how = {"env": environment() | s3_keys, "cwd": tmp_path}
+    program, run, newest = partial(start_python, "-m", "sparsegp", **how), f"{s3}/run", 0
     for _ in range(2):
         process = program(*TRAIN, run, "--resume")
         while process.poll() is None and reached(run) == newest:
