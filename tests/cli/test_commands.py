@@ -246,10 +246,6 @@ def test_columns_that_a_model_determines(tmp_path):
     invoke("predict", run, rows, "--drop", "more", *out)
     assert "no column to drop 'mor" in invoke("evaluate", run, rows, "--drop", "mor", code=2).stderr
     assert "the model needs a of" in invoke("evaluate", run, rows, "--drop", "a", code=2).stderr
-    for command, *more in (("predict", *out), ("explain",)):
-        for option in ("--kinds", "--weight-column"):
-            result = invoke(command, run, rows, *more, option, "a=number", code=2)
-            assert f"No such option '{option}'" in result.stderr
 
 
 def test_update_with_and_without_old_rows(files, tmp_path):

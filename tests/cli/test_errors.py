@@ -91,7 +91,7 @@ REFUSED = [
     ("train pair.npz --out mine.csv", "is not empty and holds no run"),
     ("train pair.npz --out mine.csv --resume", "is not empty and holds no run"),
     # tuning
-    ("train pair.npz --max-seconds 5 --max-trials 5", "limits a search for the kernel, and"),
+    ("train pair.npz --max-seconds 5 --max-trials 5", "limits a search .*settings there is none"),
     ("tune pair.npz --max-trials 0", "--max-trials must be at least 1, got 0"),
     ("tune pair.npz --max-seconds -1", "--max-seconds must be above 0, got -1"),
     ("tune pair.npz --kernel-per-class", "one kernel is chosen by held-out rows for all classes"),
@@ -129,6 +129,8 @@ REFUSED = [
         (f"predict trained only.npz --out {name} --force", "does not hold such predictions")
         for name in ("mine.csv", "mine.zarr", "file.zarr", "group.zarr")
     ),
+    ("predict trained only.npz --out {out}.csv --kinds a=number", "No such option '--kinds'"),
+    ("explain trained only.npz --weight-column a", "No such option '--weight-column'"),
     ("explain trained only.npz --rows x", "--rows must be such as 0,5,7 or 0:10, among"),
     ("explain trained only.npz --rows 0,100", "among the 100 rows, got '100'"),
     ("explain trained only.npz --rows 5:5", "among the 100 rows, got '5:5'"),

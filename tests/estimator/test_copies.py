@@ -60,16 +60,6 @@ def test_a_copy_predicts_the_same(iris, words, tmp_path, way, estimator):
     found.fit(X, y)
 
 
-def test_runs_of_train_can_be_loaded(iris, tmp_path):
-    model = sparsegp.train(*iris, n_active=10, seed=4, tolerance=1e-3, out=tmp_path / "run")
-    estimator = SparseGPClassifier.load(tmp_path / "run")
-    assert (estimator.random_state, estimator.n_active) == (4, 10)
-    assert estimator.settings == {"tolerance": 1e-3}
-    assert estimator.n_features_in_ == 4
-    assert not hasattr(estimator, "feature_names_in_")
-    np.testing.assert_array_equal(estimator.predict_proba(iris[0]), model.predict_proba(iris[0]))
-
-
 def test_saving_again_replaces(iris, tmp_path):
     named = pd.DataFrame(iris[0], columns=list("abcd"))
     by_directory(SparseGPClassifier(n_active=5).fit(named, iris[1]), tmp_path)
@@ -91,14 +81,20 @@ def test_frames_of_numbered_columns(tmp_path):
         np.testing.assert_array_equal(again.predict_proba(frame), expected)
 
 
-def test_each_estimator_loads_its_own_kind(iris, tmp_path):
+def test_each_estimator_loads_its_own_kind_of_run(iris, tmp_path):
     X, y = iris
     sparsegp.train(X, X[:, 0], task="regression", n_active=10, out=tmp_path / "numbers")
-    sparsegp.train(X, y, n_active=10, out=tmp_path / "classes")
+    how = {"n_active": 10, "seed": 4, "tolerance": 1e-3}
+    model = sparsegp.train(X, y, **how, out=tmp_path / "classes")
     sparsegp.train(X, y, method="laplace", out=tmp_path / "dense")
+    estimator = SparseGPClassifier.load(tmp_path / "classes")
+    assert (estimator.random_state, estimator.n_active) == (4, 10)
+    assert estimator.settings == {"tolerance": 1e-3}
+    assert not hasattr(estimator, "feature_names_in_")
+    np.testing.assert_array_equal(estimator.predict_proba(X), model.predict_proba(X))
     regressor = SparseGPRegressor.load(tmp_path / "numbers")
     assert (regressor.n_active, regressor.learn, regressor.n_features_in_) == (10, "none", 4)
-    for estimator, place, message in (
+    for kind, place, message in (
         (SparseGPClassifier, "numbers", "a regression by the .*, which SparseGPClassifier is not"),
         (SparseGPRegressor, "classes", "holds a classification by"),
         (SparseGPClassifier, "dense", "a classification by a dense method"),
@@ -106,4 +102,4 @@ def test_each_estimator_loads_its_own_kind(iris, tmp_path):
         (SparseGPClassifier, "none", "none"),
     ):
         with pytest.raises(StoreError, match=message):
-            estimator.load(tmp_path / place)
+            kind.load(tmp_path / place)

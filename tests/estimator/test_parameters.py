@@ -120,13 +120,16 @@ OF_NUMBERS = [
             for wrong in ({"n_active": 5}, {"seed": 3}, {3: 4}, 7)
         ),
         (SparseGPClassifier, {"likelihood": "gaussian"}, "gaussian is not for task=classification"),
+        (DenseGPClassifier, {"method": "none"}, r"unknown .* 'none'"),
         *((kind, *each) for kind in (SparseGPRegressor, DenseGPRegressor) for each in OF_NUMBERS),
     ],
 )
 def test_what_is_wrong_is_refused_by_fit(iris, kind, given, message):
     X, y = iris
+    estimator = kind(**given)
+    assert estimator.__sklearn_tags__().estimator_type in {"classifier", "regressor"}
     with pytest.raises(SettingsError, match=message):
-        kind(**given).fit(X[y > 0], y[y > 0])
+        estimator.fit(X[y > 0], y[y > 0])
 
 
 @pytest.mark.parametrize(
@@ -139,13 +142,6 @@ def test_what_is_wrong_is_refused_by_fit(iris, kind, given, message):
 def test_only_two_classes_where_there_is_one_bias(iris, estimator):
     assert not estimator.__sklearn_tags__().classifier_tags.multi_class
     with pytest.raises(SettingsError, match="Only binary classification is supported by like"):
-        estimator.fit(*iris)
-
-
-def test_methods_that_do_not_exist_are_for_fit_to_refuse(iris):
-    estimator = DenseGPClassifier(method="none")
-    assert estimator.__sklearn_tags__().classifier_tags.multi_class
-    with pytest.raises(SettingsError, match=r"unknown .* 'none'"):
         estimator.fit(*iris)
 
 
