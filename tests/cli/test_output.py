@@ -95,6 +95,8 @@ def hostile(tmp_path):
     np.savez(tmp_path / "rows.npz", X=X, y=labels[code])
     np.savez(tmp_path / "other.npz", X=X, y=np.array(["\x1bunknown"] * 60))
     result = invoke("train", tmp_path / "rows.npz", "--n-active", 60, "--out", tmp_path / "run")
+    # rows that are as few as these are left out in turn
+    assert result.stdout.count("in cross-validation, which chose the prior variance") == 2
     return tmp_path, labels, result
 
 
@@ -135,12 +137,6 @@ def test_labels_in_text_files_are_harmless(hostile):
     written = {label: line[1] for label, line in zip(predicted, lines, strict=True)}
     assert (written["=cmd|x"], written["-1"]) == ("'=cmd|x", "-1")
     assert written[labels[1]] == r"\u202eline\nbreak\x9b2J"
-
-
-def test_few_rows_are_left_out_in_turn(files, tmp_path):
-    arguments = ("train", files / "only.npz", "--n-active", 9, "--out", tmp_path / "few")
-    shown = invoke(*arguments).stdout
-    assert shown.count("in cross-validation, which chose the prior variance") == 2
 
 
 def test_credentials_of_an_address_are_not_shown():

@@ -37,8 +37,11 @@ def test_usual_rows_are_as_new_as_validation_rows(model):
 def test_without_validation_rows_those_of_training_are_judged_without_themselves(n):
     model = sparsegp.train(*rows(n, 0))
     assert len(model.rows) > 0.9 * n
-    usual = model.novelty(rows(2000, 1)[0])
-    assert np.mean(usual >= 0.9) == pytest.approx(0.1, abs=0.1)
+    X, y = rows(2000, 1)
+    assert np.mean(model.novelty(X) >= 0.9) == pytest.approx(0.1, abs=0.1)
+    if n == 250:  # sets are by cross-validation, for which 60 rows are too few to be near 0.9
+        held = model.predict_set(X, 0.9)[np.arange(2000), y]
+        assert held.mean() == pytest.approx(0.9, abs=0.07)
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
@@ -50,12 +53,6 @@ def test_sets_hold_the_true_class_as_often_as_asked(model, coverage):
     assert sets.dtype == np.bool_
     assert_array_equal(sets[np.arange(len(y)), model.predict_proba(X).argmax(axis=1)], True)
     assert sets.sum() < model.predict_set(X, 0.99).sum()
-
-
-def test_sets_of_small_tables_are_by_cross_validation():
-    sets = sparsegp.train(*rows(200, 0)).predict_set(rows(2000, 1)[0], 0.9)
-    held = sets[np.arange(2000), rows(2000, 1)[1]]
-    assert held.mean() == pytest.approx(0.9, abs=0.07)
 
 
 def test_dask_arrays_change_nothing(model):
