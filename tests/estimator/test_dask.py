@@ -39,11 +39,6 @@ def arrays(iris, words):
     return da.from_array(iris[0], chunks=(CHUNKS, 4)), da.from_array(words, chunks=(CHUNKS,))
 
 
-def frames(iris, words):
-    X = pd.DataFrame(iris[0], columns=list("abcd"))
-    return dd.from_pandas(X, npartitions=3), dd.from_pandas(pd.Series(words), npartitions=3)
-
-
 def settings():
     return SparseGPClassifier(n_active=20, posterior="all")
 
@@ -58,7 +53,8 @@ def assert_same(found, fitted, X):
 
 
 def test_fit_on_frames(iris, words, fitted):
-    X, y = frames(iris, words)
+    X = dd.from_pandas(pd.DataFrame(iris[0], columns=list("abcd")), npartitions=3)
+    y = dd.from_pandas(pd.Series(words), npartitions=3)
     found = settings().fit(X, y)
     assert list(found.feature_names_in_) == list("abcd")
     np.testing.assert_array_equal(found.predict_proba(X).compute(), fitted.predict_proba(iris[0]))

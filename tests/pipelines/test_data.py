@@ -94,9 +94,6 @@ def test_files_are_found_packed_or_not(tmp_path):
     (tmp_path / "isolet5.data").write_text(text[:10])
     isolet = Source("here", {"source": "isolet"}).load(tmp_path, 0)
     assert (isolet.X_train.tolist(), isolet.y_test.tolist()) == ([[1, 2], [3, 4]], ["a"])
-
-
-def test_data_without_test_rows():
     with pytest.raises(DataError, match=r"here: iris.*split"):
         Source("here", {"source": "iris"}).load(None, 0)
 

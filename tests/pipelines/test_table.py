@@ -136,7 +136,7 @@ Y = np.array(["a", "b", "b", "c", "a"])
 DATA = Data("t", None, np.array(["a", "a", "b", "c"]), None, Y)
 
 
-def test_metrics_of_probabilities():
+def test_metrics_of_probabilities_and_of_classes_without_them():
     with np.errstate(divide="ignore"):
         found = Predictions(CLASSES, P.argmax(axis=1), np.log(P)).figures(DATA)
     nlpp = log_loss(Y, P, labels=CLASSES)
@@ -150,9 +150,6 @@ def test_metrics_of_probabilities():
     # the least certain row, the third, is wrong: without it nothing is
     assert found["test error %, 20% rejected"] == 0.0
     assert found["test error %, 10% rejected"] == pytest.approx(20.0)
-
-
-def test_classes_without_probabilities():
     found = Predictions(CLASSES, np.array([0, 0, 1, 2, 1]), None).figures(DATA)
     assert found["test error %"] == pytest.approx(40.0)
     assert {name.split("%")[0] for name in found} == {"test error "}
