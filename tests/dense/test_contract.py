@@ -206,8 +206,6 @@ def test_learning_goes_on_with_the_same_bits(method, likelihood):
 def test_texts(method):
     plain = METHODS[method]()
     assert (parse_method(f" {method} "), str(plain)) == (plain, method)
-    with pytest.raises(SettingsError, match="has no settings `nothing`"):
-        parse_method(f"{method}(nothing=1)")
     with pytest.raises(SettingsError, match=rf"cannot read method '{method}\(1, .* takes at most"):
         parse_method(f"{method}({'1, ' * 12})")
     assert str(parse_method("ep( damping=0.5)")) == "ep(damping=0.5)"

@@ -95,18 +95,6 @@ def test_messages_may_be_sent_twice(whole, name):
     assert expected.get(name, set()) <= twice.blocks.sent
 
 
-def test_a_batch_is_included_with_or_without_its_proposal(whole):
-    """A rebuilt block has not seen the proposal, of which its neighbour keeps the columns."""
-    run, batches = case("per class"), whole("per class").active.included
-    (new,), (proposed,) = run.blocks(), run.blocks()
-    for batch in batches:
-        proposed.propose(batch, batch.rows)
-        proposed.include(batch)
-        new.include(batch)
-    for block in (new, proposed):
-        assert_array_equal(block.array("mean"), whole("per class").blocks.blocks[0].array("mean"))
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_batch_cut_short_keeps_its_bits(dtype):
     """Also where a later inclusion has the larger variance, so that elimination would pivot."""
@@ -139,8 +127,9 @@ def test_messages_for_another_state_are_refused(whole, name):
     assert_array_equal(block.mean, state)
 
 
-@pytest.mark.parametrize("name", ["bounded", "bounded, pairs"])
+@pytest.mark.parametrize("name", ["per class", "bounded", "bounded, pairs"])
 def test_restart_brings_all_rows_back(whole, name):
+    """Inclusions come without the proposals that they had, of which a block keeps the columns."""
     run = case(name)
     selection = run.finish()
     (block,) = selection.blocks.blocks

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.special import log_softmax
+from sklearn.datasets import load_breast_cancer
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -42,22 +43,18 @@ def exact(monkeypatch):
     monkeypatch.setattr(approximate, "TOLERANCE", 1e-12)
 
 
-def test_means_are_those_of_the_maximum(rows, exact):
-    X, y = rows
-    fit = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N:])
+@pytest.mark.parametrize(("n_classes", "atol"), [(2, 0.01), (K, 0.02)])
+def test_means_are_those_of_the_maximum(rows, exact, n_classes, atol):
+    """Two classes have one latent value."""
+    X, y = rows[0], np.minimum(rows[1], n_classes - 1)
+    fit = ApproximateFit(KERNEL, X[:N], y[:N], n_classes, D, X[N:])
     for scale in (0.1, 3.0):  # the second goes on from the first
-        found = linear_rows.log_probabilities(fit.maximise(scale))
-        assert_allclose(found, direct(X[:N], y[:N], X[N:], scale), atol=0.02)
+        found = fit.maximise(scale)
+        assert found.shape == (2 * N, 1 if n_classes == 2 else K)
+        expected = direct(X[:N], y[:N], X[N:], scale)
+        assert_allclose(linear_rows.log_probabilities(found), expected, atol=atol)
     kernel, U, w = fit.part()
-    assert_allclose(kernel(X[N:], U) @ w, fit.maximise(3.0), atol=1e-3)
-
-
-def test_two_classes_have_one_latent_value(rows, exact):
-    X, y = rows[0], (rows[1] > 0).astype(int)
-    found = ApproximateFit(KERNEL, X[:N], y[:N], 2, D, X[N:]).maximise(3.0)
-    assert found.shape == (2 * N, 1)
-    expected = direct(X[:N], y[:N], X[N:], 3.0)
-    assert_allclose(linear_rows.log_probabilities(found), expected, atol=0.01)
+    assert_allclose(kernel(X[N:], U) @ w, found, atol=1e-3)
 
 
 def test_the_scale_is_that_which_predicts_the_held_out_rows_best(rows):
@@ -100,6 +97,19 @@ def test_single_precision_is_as_good(rows):
         for x in (X, X.astype(np.float32))
     ]
     assert both[1] == pytest.approx(both[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("kernel", ["10 + 0.3*linear", "300*rbf(300)"])
+def test_single_precision_is_as_good_for_kernels_of_fewer_directions_than_active_rows(kernel):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    single, double = (
+        choose_prior_variance(
+            [ApproximateFit(parse(kernel), x[:400], y[:400], 2, 300, x[400:])], y[400:]
+        ).nlpp
+        for x in (X.astype(np.float32), X)
+    )
+    assert single == pytest.approx(double, rel=0.2)
 
 
 def test_numbers_beside_ridge_regression_and_exact_processes(rows):

@@ -45,20 +45,15 @@ def test_sizes_of_a_search(max_trials):
     assert Plan.of((5000, 20), 1000, None, n_classes=0).count == module.REGRESSION_CANDIDATES
 
 
-def test_nothing_is_tried_twice():
-    nature = Nature()
-    outcome(nature)
-    sizes = [(t.kernel, t.rows, t.n_active, t.by_column, t.metric) for t in nature.trials]
-    assert len(set(sizes)) == len(sizes)
-    learnt = [(trial.by_column, trial.metric) for trial in nature.trials]
-    assert learnt[:14] == [(False, "none")] * 14
-    assert {*learnt[14:]} <= {(True, "none"), (False, "full")}
-    assert [trial.rung for trial in nature.trials] == [1] * 14 + [2] * (len(sizes) - 14)
-
-
-def test_the_best_of_all_is_chosen():
+def test_nothing_is_tried_twice_and_the_best_of_all_is_chosen():
     nature = Nature()
     found = outcome(nature)
+    sizes = [(t.kernel, t.rows, t.n_active, t.by_column, t.metric) for t in nature.trials]
+    assert len(set(sizes)) == len(sizes)
+    kinds = [(trial.by_column, trial.metric) for trial in nature.trials]
+    assert kinds[:14] == [(False, "none")] * 14
+    assert {*kinds[14:]} <= {(True, "none"), (False, "full")}
+    assert [trial.rung for trial in nature.trials] == [1] * 14 + [2] * (len(sizes) - 14)
     best = min(map(made_of, nature.trials), key=nature.of)
     assert found.metric == ("full" if best.startswith("full") else "none")
     assert nature.of(best) == found.nlpp
@@ -209,17 +204,18 @@ BEST = {GIVEN: 0.1, ROUGH: 0.2, learnt(GIVEN): 0.9, learnt(ROUGH): 0.9, f"full o
 
 
 @pytest.mark.parametrize(
-    ("again", "best"),
+    ("noise", "again", "kinds", "best"),
     [
-        ({learnt(GIVEN): 0.3, learnt(ROUGH): 0.19}, ROUGH),
-        ({learnt(GIVEN): 0.3, learnt(ROUGH): 0.21}, GIVEN),  # which led by more before
-        ({learnt(GIVEN): 0.3, learnt(ROUGH): 0.2}, GIVEN),  # the same: the one that was best stays
+        (10.0, 0.19, [GIVEN, ROUGH], ROUGH),
+        (10.0, 0.21, [GIVEN, ROUGH], GIVEN),  # which led by more before
+        (10.0, 0.2, [GIVEN, ROUGH], GIVEN),  # the same: the one that was best stays
+        (0.0, 0.19, [GIVEN], GIVEN),  # the other is not nearly as good
     ],
 )
-def test_the_best_of_two_kinds_by_both_judgements(again, best):
-    nature = Nature(BEST, noise=10.0, again=again)
+def test_the_best_of_two_kinds_by_both_judgements(noise, again, kinds, best):
+    nature = Nature(BEST, noise=noise, again={learnt(GIVEN): 0.3, learnt(ROUGH): again})
     found = outcome(nature, None, 5000, learns_again=True)
-    assert [t.kernel for t in nature.trials if t.again] == [GIVEN, ROUGH, learnt(best)]
+    assert [t.kernel for t in nature.trials if t.again] == [*kinds, learnt(best)]
     assert (found.kernel, found.nlpp) == (learnt(best), BEST[best])
 
 
@@ -242,12 +238,6 @@ def test_beside_sums_alone_a_simpler_kernel_is_confirmed_on_more_rows(n):
     search(Candidates(smooth, RULES, 0), Plan.of((n, 2), 60, None), nature.try_out)
     again = [t.kernel for t in nature.trials if t.again and t.first]
     assert again == [*sums, *[learnt(ROUGH)][: n > 8000]]
-
-
-def test_kinds_that_are_not_nearly_as_good_are_not_learnt_again():
-    nature = Nature(BEST)
-    assert outcome(nature, None, 5000, learns_again=True).kernel == learnt(GIVEN)
-    assert [t.kernel for t in nature.trials if t.again] == [GIVEN, learnt(GIVEN)]
 
 
 @pytest.mark.parametrize(("time", "kernel"), [(1, GIVEN), (2, learnt(ROUGH)), (3, learnt(ROUGH))])

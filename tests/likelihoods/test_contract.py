@@ -18,6 +18,7 @@ from sparsegp.likelihoods import (
     Probit,
     Softmax,
 )
+from sparsegp.likelihoods.parse import parse
 from tests.differences import central
 from tests.likelihoods.references import BIASES, CASES, THRESHOLDS
 
@@ -207,10 +208,13 @@ def test_rows_do_not_influence_each_other(case, monkeypatch):
 
 
 @every_case
-def test_parameters_and_json_round_trip(case):
+def test_parameters_json_and_text_round_trip(case):
     likelihood = case.likelihood
+    assert parse(str(likelihood)).given == likelihood
+    assert str(type(likelihood)()) == likelihood.name
     assert Likelihood.from_json(json.loads(json.dumps(likelihood.to_json()))) == likelihood
     again = likelihood.with_parameters(likelihood.parameters())
+    assert parse(str(again)).given == again  # to the last digit
     np.testing.assert_allclose(again.parameters(), likelihood.parameters(), rtol=1e-14)
     assert type(again) is type(likelihood)
     assert likelihood.tempered(1.0) == likelihood

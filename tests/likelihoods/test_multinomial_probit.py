@@ -9,7 +9,6 @@ from scipy.special import log_ndtr
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.math.quadrature import CHUNK_TERMS
 from tests.differences import central
-from tests.likelihoods.references import orthant
 
 PRECISE = MultinomialProbit(n_nodes=96)
 DEFAULT = MultinomialProbit()
@@ -26,17 +25,6 @@ def by_differences(function, mean, *of):
     """Return derivatives in the means, a column each."""
     slopes = central(lambda move: function(mean + move, *of), np.zeros(mean.shape[1]), 1e-4)
     return np.moveaxis(slopes, 0, -1)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("n_classes", [2, 3, 5, 10, 26])
-def test_log_z_against_adaptive_quadrature(n_classes, shared):
-    mean, variance, target = problem(15, n_classes, shared)
-    scale = np.sqrt(1.0 + np.broadcast_to(variance, mean.shape))
-    expected = np.log([orthant(*row) for row in zip(mean, scale, target, strict=True)])
-    np.testing.assert_allclose(PRECISE.log_z(mean, variance, target), expected, atol=1e-8)
-    tolerance = 2e-5 if shared else 5e-3
-    np.testing.assert_allclose(DEFAULT.log_z(mean, variance, target), expected, atol=tolerance)
 
 
 @pytest.mark.parametrize("likelihood", [DEFAULT, PRECISE])
