@@ -89,10 +89,11 @@ class Folds(Problem):
         """Return the NLPP of left-out rows, the same with the pseudo-row, and latent means.
 
         These are the means (n, K) of the left-out rows. With weights w there are taken to be
-        (sum w)^2 / sum w^2 rows: a large weight does not turn one row into many.
+        (sum sqrt w)^2 / sum w rows: a large weight does not turn one row into many, nor the others
+        into few, and rows of tiny weights are not counted.
         """
         mean, none, w = self.means(c), np.zeros((len(self.target), 1)), self.rows.weights
-        count = len(self.target) if w is None else float(w.sum() ** 2 / (w @ w))
+        count = len(self.target) if w is None else float(np.sqrt(w).sum() ** 2 / w.sum())
         left_out = mean[np.arange(len(self.target)), self.folds]
         log_z = self.active.likelihood.log_z(left_out, none, self.target)
         each = self.active.likelihood.log_probabilities(mean[:, -1], none).mean(axis=1)

@@ -54,6 +54,16 @@ def test_they_are_better_than_those_of_the_kernel_as_it_is(n, noisy):
     assert learned < min(plain - 0.1, np.log(3))
 
 
+def test_many_copies_of_one_row_do_not_make_the_others_modest():
+    rng = np.random.default_rng(0)
+    y = np.repeat([1, 0], [9, 271])
+    X = rng.normal(size=(280, 10)) + 4 * y[:, np.newaxis] * (np.arange(10) < 5)
+    copies = np.where(np.arange(280) == 9, 350, 1)
+    settings = {"kernel": "30*laplace", "scaling": "quantile"}
+    model = sparsegp.train(X.repeat(copies, axis=0), y.repeat(copies), **settings)
+    assert nlpp(model, X, y) < 0.01
+
+
 @pytest.mark.parametrize("per_class", [False, True])
 def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class, noisy):
     X, y = (rows[:300] for rows in noisy)
