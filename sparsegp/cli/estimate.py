@@ -85,7 +85,7 @@ def searches(train: "Table", settings: Any) -> bool:
     """Return whether a run would search for its kernel, as far as its first rows tell."""
     from sparsegp.data import summarise
     from sparsegp.fit.prepare import choose_scaling
-    from sparsegp.fit.tune import skips_search
+    from sparsegp.fit.rows import skips_search
     from sparsegp.settings import AUTO
 
     if settings.kernel != AUTO:

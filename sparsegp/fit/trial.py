@@ -118,7 +118,7 @@ def draw_sample(
         Scalings that may be tried.
     settings : TrainSettings
     most : int
-        Maximum number of rows to fit.
+        Maximum number of rows to read.
     scheduler : str or callable, optional
         Dask scheduler that reads the rows; Dask's default if omitted.
     parts : int
@@ -140,7 +140,7 @@ def draw_sample(
     if data.train.origin is not None:
         order, family = _together(order, data.train.origin)
     if n >= MIN_ROWS_FOR_HELD_OUT:
-        last = slice(-min(n, most + MAX_HELD_OUT), None)
+        last = slice(-min(n, most), None)
         order, family = order[last], family[last]
     wanted = np.sort(order)
     X = data.train.X

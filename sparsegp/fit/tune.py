@@ -17,26 +17,25 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import Summary, Table, as_table, resemblance
+from sparsegp.data import Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, choose_scaling
+from sparsegp.fit.rows import is_unsuited, scalings_to_try, skips_search
 from sparsegp.fit.run import Run, RunOptions
 from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
 from sparsegp.kernels import brief
 from sparsegp.learning.metric import NONE
 from sparsegp.learning.plan import (
     ACTIVE_SIZES,
-    ALIKE,
     GUARD_ERRORS,
     MAX_ROWS,
-    MIN_ROWS_FOR_SEARCH,
-    PIXELS,
     REESTIMATE_ROWS,
     Plan,
+    sample_rows,
 )
 from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, search
-from sparsegp.learning.space import MAX_SEARCH_COLUMNS, SAFE, Candidates
+from sparsegp.learning.space import Candidates
 from sparsegp.learning.trials import Outcome, Trial
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
 from sparsegp.store import RUN_FILE, in_order, read_records, records_of
@@ -101,8 +100,7 @@ def tune(
     max_trials : int, optional
         Number of candidates compared first; the trials of later stages are additional. None means
         the default search made before training: up to nine candidates (30 in a regression), one set
-        of held-out rows in place of three, and no search for very few rows, many columns, pixels
-        and spectra.
+        of held-out rows in place of three, and no search for very few rows, pixels and spectra.
     max_seconds : float, optional
         Time after which this call starts no further trial; the best of the last completed stage
         is then chosen.
@@ -174,45 +172,6 @@ def choose_kernel(
     return found, replace(tuning.data, scaling=tuning.scalings[found.scaling])
 
 
-def skips_search(
-    rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any = None
-) -> bool:
-    """Return whether the default search is skipped, as it would be noise or change nothing.
-
-    Parameters
-    ----------
-    rows : Table
-        Training rows.
-    summary : Summary
-        Statistics of these rows.
-    scaling : str
-        Name of their scaling rule.
-    settings : TrainSettings
-    scheduler : str or callable, optional
-        Dask scheduler that reads the first rows.
-    """
-    few = summary.n < MIN_ROWS_FOR_SEARCH
-    return few or _are_unsuited(rows, summary, scaling, settings, scheduler)
-
-
-def _are_unsuited(
-    rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any
-) -> bool:
-    """Return whether rows are virtual, or have too many columns, or pixels.
-
-    Pixels, spectra and the like are many columns with one range that resemble their neighbours, and
-    only matter together.
-    """
-    is_virtual = rows.origin is not None and rows.weights is None
-    if is_virtual or summary.p > MAX_SEARCH_COLUMNS:
-        return True
-    alike = settings.scaling == AUTO and scaling in {"none", "range"}
-    indicators = summary.whole and summary.high.max() - summary.low.min() == 1
-    if not alike or indicators or summary.p < PIXELS:
-        return False
-    return resemblance(rows.X, scheduler) >= ALIKE
-
-
 @dataclass(eq=False)
 class Tuning(Run[Tuned]):
     """A search as a run: trials run in parallel, and recorded ones are not repeated.
@@ -262,15 +221,16 @@ class Tuning(Run[Tuned]):
         self._is_guarded = skips_search(*how)
         searches = self.max_trials is not None or not self._is_guarded
         is_set = searches or self.is_given or settings.is_regression
-        self._takes_safe = not (is_set or _are_unsuited(*how))
+        self._takes_safe = not (is_set or is_unsuited(*how))
         if (searches or self._takes_safe) and settings.scaling == AUTO:
-            self.scalings["quantile"] = choose_scaling(
-                "quantile", data.train, data.summary, settings, scheduler
-            )
+            for rule in scalings_to_try(data.summary, data.scaling, searches):
+                self.scalings[rule] = choose_scaling(
+                    rule, data.train, data.summary, settings, scheduler
+                )
         if searches:
-            most, parts = (
-                (MAX_ROWS, 1) if self.max_trials is None else (REESTIMATE_ROWS, SEARCH_FOLDS)
-            )
+            is_default = self.max_trials is None
+            most = sample_rows(data.summary.p, MAX_ROWS if is_default else REESTIMATE_ROWS)
+            parts = 1 if is_default else SEARCH_FOLDS
             self.sample = draw_sample(data, self.scalings, settings, most, scheduler, parts)
         self.outcomes: dict[Trial, Outcome] = {}
         self.choice: dict[str, Any] | None = None
@@ -308,7 +268,7 @@ class Tuning(Run[Tuned]):
                 rule: each.variances(self.data.summary) for rule, each in self.scalings.items()
             }
             candidates = Candidates(self.settings.first_kernel, variances, self.settings.seed)
-            number = SAFE if self._takes_safe else 0
+            number = candidates.safe if self._takes_safe else 0
             choice = Choice(*candidates.known[number], None, None, ALL_RUNGS)
             if self.sample is not None:
                 choice = search(candidates, self._plan(self.sample), self.try_out)

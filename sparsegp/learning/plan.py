@@ -4,13 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparsegp.kernels import SEGMENTS
-from sparsegp.learning.space import MAX_SEARCH_COLUMNS, SAFE
+from sparsegp.learning.space import MAX_ROUGH_COLUMNS, SAFE
 
 MAX_ROWS, MAX_ACTIVE = 16000, 2000
 """Maximum numbers of rows and active rows of a trial, to bound its time; no lower, since few active
 rows favour smooth kernels."""
 MAX_HELD_OUT = 4000
 """Maximum number of held-out rows."""
+MAX_ENTRIES, MIN_SAMPLE = 40_000_000, 2000
+"""Limit of rows times columns of a sample, and the number of rows that a sample may always have."""
 FIRST_ROWS, FIRST_ACTIVE = 3000, 300
 """Maximum numbers of rows and active rows of a trial before re-estimation."""
 REGRESSION_CANDIDATES = 30
@@ -22,6 +24,9 @@ MIN_ROWS_FOR_SEARCH = 90
 PIXELS, ALIKE = 50, 0.15
 """So many columns of one range are taken for pixels or spectra if the correlation of neighbours,
 on average, is at least `ALIKE`: it is 0.32 to 0.79 for digits, USPS, MNIST and Isolet."""
+SPARSE_RATIO = 1 / 3
+"""Ratio of mean to standard deviation of a column of which nine tenths are zero and the others are
+equal."""
 FEW_ROWS = 250
 """With fewer rows to fit, the default search may end early: cross-validation takes long compared
 with the fit of the run."""
@@ -37,6 +42,11 @@ REESTIMATE_ROWS, REESTIMATE_ENTRIES, COLUMNS_PER_CLASS, REESTIMATE_ACTIVE = 8000
 columns; and active rows."""
 ACTIVE_SIZES = (1000, 2000, 4000)
 """Numbers of active rows to choose from, if the number is not given."""
+
+
+def sample_rows(p: int, most: int = MAX_ROWS) -> int:
+    """Return the maximum number of rows of a sample with p columns, to fit `most` of them."""
+    return min(most + MAX_HELD_OUT, max(MIN_SAMPLE, MAX_ENTRIES // p))
 
 
 @dataclass(frozen=True)
@@ -131,7 +141,7 @@ class Plan:
             Maps a number of rows to how many of them are validation rows and cannot be active.
         """
         (n, p), is_regression = shape, n_classes == 0
-        by_column = p <= MAX_SEARCH_COLUMNS and n >= MIN_ROWS_FOR_ARD
+        by_column = p <= MAX_ROUGH_COLUMNS and n >= MIN_ROWS_FOR_ARD
         enough = max(MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT * SEGMENTS * p)
         rows, last = min(n, FIRST_ROWS), min(n, MAX_ROWS)
         first = Size(rows, min(n_active, FIRST_ACTIVE, rows - validation(rows)))
@@ -142,7 +152,7 @@ class Plan:
         tried = [d // k for d in sizes[:1] for k in ((2,) if is_regression else (4, 2))]
         tried += [d for d in sizes if d <= MAX_ACTIVE]
         widest = max(p, COLUMNS_PER_CLASS * n_classes)
-        is_safe = n < MIN_ROWS_FOR_WARPING and p <= MAX_SEARCH_COLUMNS and not is_regression
+        is_safe = n < MIN_ROWS_FOR_WARPING and p <= MAX_ROUGH_COLUMNS and not is_regression
         all_rows = min(n + held_out, REESTIMATE_ROWS, REESTIMATE_ENTRIES // widest)
         is_reestimated = by_column and min(n, all_rows) >= MIN_ROWS_FOR_WARPING
         wanted = min(REESTIMATE_ACTIVE, max(FIRST_ACTIVE, n_active))

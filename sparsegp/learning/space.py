@@ -19,8 +19,8 @@ FAMILIES = ("rbf", "matern32", "matern52", "laplace", "additive")
 FACTORS = tuple((2.0**0.5) ** power for power in range(-2, 6))
 """From l / 2 to 5.7 l, as rougher kernels need longer length scales."""
 VARIANCES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-MAX_SEARCH_COLUMNS = 2000
-"""Maximum number of columns for a default search, rough kernels and per-column length scales: with
+MAX_ROUGH_COLUMNS = 2000
+"""Maximum number of columns for rough kernels, quantile scaling and per-column length scales: with
 more, absolute differences take too long."""
 
 
@@ -56,6 +56,8 @@ INITIAL_POINTS = (
 )
 """`laplace` with the last and the first scaling rule, and `additive`, which suit dissimilar
 columns. Chosen on splits of the training rows of eighteen tables."""
+WIDE_POINTS = (Point(0, 2, 2, -1), Point(0, 2, 2, 0))
+"""`rbf` alone, for more columns: words, genes and the like."""
 SAFE = 1
 """Number of the candidate of the first of these points: rough, and with quantile scaling."""
 LEVEL = 10.0
@@ -95,25 +97,28 @@ class Candidates:
     known : list of Candidate
         All candidates so far, by number.
     n_columns : int
+    safe : int
+        Number of the candidate for very few rows: `SAFE`, or `linear` with many columns.
     """
 
     def __init__(self, kernel: str, variances: Mapping[str, Doubles], seed: int) -> None:
         rules = list(variances)
         self.n_columns = len(variances[rules[0]])
-        few = self.n_columns <= MAX_SEARCH_COLUMNS
+        few = self.n_columns <= MAX_ROUGH_COLUMNS
         n_families = len(FAMILIES) if few else FAMILIES.index("laplace")
         self.sizes = (n_families, len(FACTORS), len(VARIANCES), len(rules))
         self._variances, self._seed = variances, seed
         given = parse(kernel)
         filled = [Candidate(str(given.fill(each)), rule) for rule, each in variances.items()]
         self.known = filled[:1]
-        for point in INITIAL_POINTS if few else ():
+        for point in INITIAL_POINTS if few else WIDE_POINTS:
             self._number(point._replace(scaling=point.scaling % len(rules)))
         self.known += filled[1:]
         for rule, each in variances.items():
             slope = LEVEL / (float(each.sum()) or 1.0)
             self.known.append(Candidate(str(parse(f"{LEVEL} + {slope:.6g}*linear")), rule))
         self.n_first = len(self.known)
+        self.safe = SAFE if few else self.n_first - 1
 
     def first(self, count: int | None = None) -> list[int]:
         """Return the numbers of the first candidates; by default no points of `spread`."""

@@ -19,11 +19,10 @@ from sparsegp.learning.plan import (
     ACTIVE_SIZES,
     FIRST_ACTIVE,
     MAX_ACTIVE,
-    MAX_HELD_OUT,
     REESTIMATE_ACTIVE,
     REESTIMATE_ROWS,
+    sample_rows,
 )
-from sparsegp.learning.plan import MAX_ROWS as TRIAL_ROWS
 from sparsegp.math.products import TILE
 from sparsegp.posterior.all_data import columns_of_part
 from sparsegp.runtime import Runtime
@@ -289,7 +288,7 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
 
 def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
     """Return the bytes of the largest trial of a search, with its sample (fit/trial.py)."""
-    rows = min(shape.n, TRIAL_ROWS + MAX_HELD_OUT)
+    rows = min(shape.n, sample_rows(shape.p))
     most = ACTIVE_SIZES[-2] if settings.n_active is None else shape.n_active
     d, item = min(most, MAX_ACTIVE, rows), settings.dtype.itemsize
     inputs = shape.p * rows * (2 * shape.itemsize + DOUBLE + 2 * item)
@@ -299,5 +298,5 @@ def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
 
 def _sample_bytes(shape: Shape) -> int:
     """Return the bytes of a search's sample while sent to workers, and of the scaling rule."""
-    rows = min(shape.n, TRIAL_ROWS + MAX_HELD_OUT)
+    rows = min(shape.n, sample_rows(shape.p))
     return shape.p * ((COPIES + 2) * rows * shape.itemsize + 2 * DOUBLE * min(shape.n, DRAWN_ROWS))

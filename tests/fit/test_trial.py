@@ -154,7 +154,7 @@ def test_copies_are_held_out_together(data):
     table = as_table(np.repeat(X, 2, axis=0), labels, weights)
     with open_runtime("threads=1") as runtime:
         prepared = prepare(table, None, TrainSettings(), runtime)
-    drawn = draw_sample(prepared, {}, TrainSettings(), 3000)
+    drawn = draw_sample(prepared, {}, TrainSettings(), 7000)
     assert len(drawn.X) > 200
     for rows, held in drawn.splits(10**6):
         assert not {*map(bytes, drawn.X[rows])} & {*map(bytes, drawn.X[held])}

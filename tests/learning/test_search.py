@@ -8,7 +8,7 @@ from sparsegp.learning import plan as module
 from sparsegp.learning.by_column import with_warping
 from sparsegp.learning.plan import Plan, Size
 from sparsegp.learning.search import MIN_ROWS_FOR_SUM, search
-from sparsegp.learning.space import MAX_SEARCH_COLUMNS, SAFE, Candidates
+from sparsegp.learning.space import MAX_ROUGH_COLUMNS, SAFE, Candidates
 from sparsegp.learning.trials import Outcome
 from tests.learning.figures import RULES, Nature, learnt, made_of, outcome
 
@@ -17,7 +17,7 @@ GIVEN = "50.0*rbf(1.0)"
 
 @pytest.mark.parametrize(
     ("n", "p", "able"),
-    [(100, MAX_SEARCH_COLUMNS, True), (9999, MAX_SEARCH_COLUMNS + 1, False), (99, 2, False)],
+    [(100, MAX_ROUGH_COLUMNS, True), (9999, MAX_ROUGH_COLUMNS + 1, False), (99, 2, False)],
 )
 def test_columns_that_can_have_their_own_length_scales(n, p, able):
     for max_trials in (None, 1, 40):

@@ -10,7 +10,7 @@ from sparsegp.learning.space import (
     FACTORS,
     FAMILIES,
     INITIAL_POINTS,
-    MAX_SEARCH_COLUMNS,
+    MAX_ROUGH_COLUMNS,
     VARIANCES,
     Candidate,
     Candidates,
@@ -67,6 +67,7 @@ def test_a_scaling_that_is_given_stays_and_many_columns_have_no_absolute_differe
     assert {known.scaling for n in candidates.first(50) for known in [candidates.known[n]]} == {
         "standard"
     }
-    candidates = Candidates("50*rbf", {"auto": np.ones(MAX_SEARCH_COLUMNS + 1)}, 0)
-    assert candidates.first() == [0, 1]
+    candidates = Candidates("50*rbf", {"auto": np.ones(MAX_ROUGH_COLUMNS + 1)}, 0)
+    assert candidates.first() == [0, 1, 2]
+    assert candidates.known[candidates.safe].kernel.endswith("linear")
     assert not any("laplace" in candidates.known[n].kernel for n in candidates.first(50))

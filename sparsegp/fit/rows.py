@@ -1,0 +1,73 @@
+"""Whether a search for the kernel suits the training rows, and which scalings it tries."""
+
+from typing import Any
+
+import numpy as np
+
+from sparsegp.data import Scaling, Summary, Table, resemblance
+from sparsegp.learning.plan import ALIKE, MIN_ROWS_FOR_SEARCH, PIXELS, SPARSE_RATIO
+from sparsegp.learning.space import MAX_ROUGH_COLUMNS
+from sparsegp.settings import AUTO, TrainSettings
+
+
+def skips_search(
+    rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any = None
+) -> bool:
+    """Return whether the default search is skipped, as it would be noise or change nothing.
+
+    Parameters
+    ----------
+    rows : Table
+        Training rows.
+    summary : Summary
+        Statistics of these rows.
+    scaling : str
+        Name of their scaling rule.
+    settings : TrainSettings
+    scheduler : str or callable, optional
+        Dask scheduler that reads the first rows.
+    """
+    few = summary.n < MIN_ROWS_FOR_SEARCH
+    return few or is_unsuited(rows, summary, scaling, settings, scheduler)
+
+
+def is_unsuited(
+    rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any
+) -> bool:
+    """Return whether rows are virtual or pixels; see `skips_search` for the parameters.
+
+    Pixels, spectra and the like are many columns with one range that resemble their neighbours, and
+    only matter together.
+    """
+    if rows.origin is not None and rows.weights is None:  # virtual
+        return True
+    alike = settings.scaling == AUTO and scaling in {"none", "range"}
+    indicators = summary.whole and summary.high.max() - summary.low.min() == 1
+    if not alike or indicators or summary.p < PIXELS:
+        return False
+    return resemblance(rows.X, scheduler) >= ALIKE
+
+
+def scalings_to_try(summary: Summary, scaling: Scaling, searches: bool) -> list[str]:
+    """Return the rules that are tried beside "auto".
+
+    Parameters
+    ----------
+    summary : Summary
+    scaling : Scaling
+        The one that "auto" has led to.
+    searches : bool
+        Whether there is a search; otherwise the last rule is that of the kernel for few rows.
+    """
+    is_wide = summary.p > MAX_ROUGH_COLUMNS
+    plain = (is_wide and searches) or _is_sparse(summary, scaling)
+    rules = ["none"] if plain and scaling.name != "none" else []
+    return rules if is_wide else [*rules, "quantile"]
+
+
+def _is_sparse(summary: Summary, scaling: Scaling) -> bool:
+    """Return whether most values are zero and the others positive, as in counts of words."""
+    kept = scaling.kept
+    summary = summary if kept is None or kept.all() else summary.of(~kept)
+    ratios = summary.mean / np.sqrt(np.where(summary.variance > 0.0, summary.variance, np.inf))
+    return bool(summary.low.min() >= 0.0 and np.median(ratios) < SPARSE_RATIO)
