@@ -262,12 +262,16 @@ class Encoding:
         return np.repeat(np.arange(len(self.columns)), [len(c.parts) for c in self.columns])
 
     @property
-    def shared(self) -> Integers:
-        """For each encoded column, the index of its length scale, (p,); levels share one."""
+    def scales(self) -> tuple[str, ...]:
+        """For each encoded column, the name of its length scale, (p,); levels share one."""
         each = zip(self._parts, self.are_means, strict=True)
-        ends = [(c.name, "" if c.kind == "category" and not m else part) for (c, part), m in each]
-        numbers = {end: number for number, end in enumerate(dict.fromkeys(ends))}
-        return np.array([numbers[end] for end in ends], dtype=np.int64)
+        return tuple(c.name + part * bool(m or c.kind != "category") for (c, part), m in each)
+
+    @property
+    def shared(self) -> Integers:
+        """For each encoded column, the index of its length scale, (p,)."""
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(self.scales))}
+        return np.array([numbers[name] for name in self.scales], dtype=np.int64)
 
     @property
     def indicates(self) -> Booleans:

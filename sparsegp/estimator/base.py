@@ -24,6 +24,7 @@ from sparsegp.estimator.parameters import (
 from sparsegp.estimator.rows import dask_context, is_lazy, rows_to_predict, to_memory, training_data
 from sparsegp.fields import setting
 from sparsegp.fit import train
+from sparsegp.fit.prepare import columns_of
 from sparsegp.fit.update import update
 from sparsegp.kernels import brief
 from sparsegp.likelihoods import Gaussian
@@ -192,7 +193,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     def _set_fitted(self, model: Model, classes: Labels, client: Any = None) -> Self:
         """Set the attributes of a fitted estimator."""
-        kernels = [str(kernel) for kernel in model.kernels]
+        columns = columns_of(model)
+        kernels = [str(k) if columns is None else columns.text(k) for k in model.kernels]
         self.model_, self.client_ = model, client
         self.active_indices_, self.n_active_ = model.rows, len(model.rows)
         self.scaling_ = model.scaling.name

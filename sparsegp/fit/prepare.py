@@ -22,7 +22,9 @@ from sparsegp.data import (
     summarise,
 )
 from sparsegp.data.blocks import compute_each
+from sparsegp.data.encoding import Column, Encoding
 from sparsegp.errors import SettingsError
+from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
 from sparsegp.likelihoods import SiteRule
 from sparsegp.lists import join_first
@@ -184,6 +186,15 @@ def prepare(
     scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
     held = held_out, held_out_target
     return Prepared(train, classes, target, summary, scaling, *held, numbers, n_given=n_given)
+
+
+def columns_of(fitted: Any) -> Columns | None:
+    """Return the names of the encoded columns of a table or model; None if they have none."""
+    if fitted.names is None:
+        return None
+    plain = (Column(name, "number", ("",)) for name in fitted.names)
+    known = fitted.encoding or Encoding(tuple(plain))
+    return Columns(known.names, known.scales, known.all)
 
 
 def site_rule(settings: TrainSettings, data: Prepared) -> SiteRule:

@@ -17,7 +17,7 @@ from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Table
 from sparsegp.errors import Interrupted, NumericalError, SettingsError, SparseGPError, StoreError
 from sparsegp.fields import Setting
-from sparsegp.fit.prepare import Prepared, prepare
+from sparsegp.fit.prepare import Prepared, columns_of, prepare
 from sparsegp.interrupt import StopRequest
 from sparsegp.math.products import TILE
 from sparsegp.model import Model
@@ -153,6 +153,7 @@ class Run(ABC, Generic[R]):
             room = partial(self.require_room, rows, held_out)
             rows = prepare(rows, held_out, self.settings, self.runtime, room)
         self.data = rows
+        self.settings = self.settings.for_columns(columns_of(rows.train))
         self.progress = self._recorded = Recorded(self.progress)
         self.digests: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.state: Any = None

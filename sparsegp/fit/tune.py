@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -20,11 +20,11 @@ from sparsegp import memory
 from sparsegp.data import Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
-from sparsegp.fit.prepare import Prepared, choose_scaling
+from sparsegp.fit.prepare import Prepared, choose_scaling, columns_of
 from sparsegp.fit.rows import is_unsuited, scalings_to_try, skips_search
 from sparsegp.fit.run import Run, RunOptions
 from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
-from sparsegp.kernels import brief
+from sparsegp.kernels import Columns, brief, parse
 from sparsegp.learning.metric import NONE
 from sparsegp.learning.plan import (
     ACTIVE_SIZES,
@@ -54,20 +54,24 @@ class Tuned(Choice):
     trials : tuple of dict
         Record of each trial, in order: number, kernel, scaling, rung, rows, n_active, by_column,
         metric, again, first, nlpp, error, ece, seconds (of processor time) and failure.
+    columns : Columns or None
+        Names of the columns, by which `chosen` has length scales.
     """
 
     trials: tuple[dict[str, Any], ...]
+    columns: Columns | None = field(default=None, repr=False)
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The chosen settings of a run."""
-        found = {"kernel": self.kernel, "scaling": self.scaling, "n_active": self.n_active}
+        """The chosen settings of a run; with length scales by name if columns have names."""
+        kernel = self.kernel if self.columns is None else self.columns.text(parse(self.kernel))
+        found = {"kernel": kernel, "scaling": self.scaling, "n_active": self.n_active}
         metric = {} if self.metric == NONE else {"metric": self.metric}
         return {name: value for name, value in found.items() if value is not None} | metric
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "columns"}
 
 
 def tune(
@@ -274,7 +278,8 @@ class Tuning(Run[Tuned]):
                 choice = search(candidates, self._plan(self.sample), self.try_out)
             self.choice = asdict(choice)
             self.checkpoint(len(self.outcomes), due=True)
-        return Tuned(**self.choice, trials=tuple(in_order(self.records())))
+        trials = tuple(in_order(self.records()))
+        return Tuned(**self.choice, trials=trials, columns=columns_of(self.data.train))
 
     def _plan(self, sample: Sample) -> Plan:
         plan = Plan.of(

@@ -10,14 +10,17 @@ import re
 from sparsegp.errors import KernelSyntaxError, SettingsError, short
 from sparsegp.kernels.algebra import Constant
 from sparsegp.kernels.base import KERNELS, Kernel
+from sparsegp.kernels.names import Columns, length_scales
 from sparsegp.texts import build, call, literal, tree, written
 
 MAX_CHARACTERS = 1 << 19
 """Maximum length of a text: enough for some 25,000 length scales."""
 
 
-def parse(text: str) -> Kernel:
+def parse(text: str, columns: Columns | None = None) -> Kernel:
     """Return the kernel that a text describes; the inverse of ``str``.
+
+    Length scales by name are put into the order of the columns, if these are given.
 
     Raises
     ------
@@ -27,7 +30,7 @@ def parse(text: str) -> Kernel:
     if len(text) > MAX_CHARACTERS:
         raise KernelSyntaxError(f"the text of a kernel must have at most {MAX_CHARACTERS} letters")
     try:
-        return _kernel(tree(text))
+        return _kernel(tree(text), columns)
     except (SettingsError, RecursionError) as error:
         raise KernelSyntaxError(
             f"cannot read kernel {short(text)!r}: {error}; write for example '2*rbf(1.5) + linear'"
@@ -66,16 +69,19 @@ def parse_many(text: str, n_classes: int) -> list[Kernel]:
     return kernels
 
 
-def _kernel(node: ast.expr) -> Kernel:
+def _kernel(node: ast.expr, columns: Columns | None) -> Kernel:
     """Return the kernel that a syntax tree describes."""
     match node:
         case ast.BinOp(left, ast.Add(), right):
-            return _kernel(left) + _kernel(right)
+            return _kernel(left, columns) + _kernel(right, columns)
         case ast.BinOp(left, ast.Mult(), right):
-            return _kernel(left) * _kernel(right)
+            return _kernel(left, columns) * _kernel(right, columns)
         case ast.BinOp():
             raise SettingsError(f"kernels are joined by + and * only, got {written(node)}")
         case ast.Constant() | ast.UnaryOp():
             return Constant(literal(node))
         case _:
-            return build(*call(node, KERNELS))
+            kernel, values, named = call(node, KERNELS)
+            if kernel.variadic and values and isinstance(values[-1], dict):
+                values[-1:] = length_scales(values[-1], columns)
+            return build(kernel, values, named)

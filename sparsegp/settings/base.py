@@ -1,14 +1,14 @@
 """Settings common to all runs, with their checks and their JSON form."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import Checked, declared, refuse_unknown, setting
 
 if TYPE_CHECKING:
-    from sparsegp.kernels import Kernel
+    from sparsegp.kernels import Columns, Kernel
     from sparsegp.likelihoods.parse import LikelihoodSpec
     from sparsegp.types import Doubles
 
@@ -115,6 +115,20 @@ class Settings(Checked):
         for kernel in filled:
             kernel(probe, probe)  # raises where the kernel does not fit the columns
         return filled
+
+    def for_columns(self, columns: "Columns | None") -> Self:
+        """Return the settings for a table: length scales by name are put into its order."""
+        from sparsegp.kernels import parse
+
+        if self.kernel is None or "{" not in self.kernel:
+            return self
+        if columns is None:
+            raise SettingsError(
+                "a kernel with length scales by name needs a table whose columns have names; give "
+                "such a table, or one length scale per column in their order"
+            )
+        texts = (str(parse(text, columns)) for text in self.kernel.split(";"))
+        return replace(self, kernel="; ".join(texts))
 
     @property
     def heeds_weights(self) -> bool:

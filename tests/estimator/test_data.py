@@ -77,6 +77,26 @@ def test_data_frames_hold_gaps_and_categories(iris, words, kind, tmp_path):
         found.predict(iris[0])
 
 
+@pytest.mark.parametrize("kernel", ["2*ard", "2*laplace({'size': 3, 'width missing': 2})"])
+def test_a_kernel_by_name_fits_rows_that_are_encoded_otherwise(iris, words, kernel):
+    X = pd.DataFrame(
+        {"width": iris[0][:, 1], "size": np.where(iris[0][:, 0] > 6, "large", "small")}
+    )
+    X.loc[:1, "width"], X.loc[2:4, "size"] = np.nan, "odd"
+    first = SparseGPClassifier(kernel=kernel, n_active=20).fit(X, words)
+    assert "'width missing': " in first.kernel_
+    again = SparseGPClassifier(kernel=first.kernel_, scaling=first.scaling_, n_active=20)
+    np.testing.assert_array_equal(again.fit(X, words).predict_proba(X), first.predict_proba(X))
+    assert again.kernel_ == first.kernel_
+    again.fit(X[5:], words[5:])
+    assert again.model_.names == ("width", "size=large", "size=small")[: len(again.model_.names)]
+    assert "missing" not in again.kernel_
+    with pytest.raises(ValueError, match="must have length scales of columns of the table"):
+        again.fit(X[["width"]], words)
+    with pytest.raises(ValueError, match="needs a table whose columns have names"):
+        again.fit(iris[0], words)
+
+
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [

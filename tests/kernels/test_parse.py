@@ -10,7 +10,9 @@ from sparsegp.errors import KernelSyntaxError, SettingsError
 from sparsegp.kernels import (
     ARD,
     RBF,
+    Columns,
     Constant,
+    Laplace,
     Linear,
     Matern32,
     Matern52,
@@ -66,6 +68,35 @@ def test_canonical_text(kernel, text):
     assert str(kernel) == text
 
 
+ENCODED = Columns(("a", "a missing", "c=x", "c=y"), ("a", "a missing", "c", "c"), ("a", "b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel"),
+    [
+        ("ard({'c': 3, 'a missing': 4, 'a': 5})", ARD((5.0, 4.0, 3.0, 3.0))),
+        ("2*power(0.5, {'c=y': 3, 'c': 1, 'b': 2})", 2 * Power(0.5, (2.0, 2.0, 1.0, 3.0))),
+        (
+            "laplace({'a': (1, 2, 3, 4), 'c': (5, 6, 7, 8)})",
+            Laplace((1.0, 2.0, 3.0, 4.0, 3.0, 4.0, 5.0, 6.0, *(5.0, 6.0, 7.0, 8.0) * 2)),
+        ),
+    ],
+)
+def test_length_scales_by_name(text, kernel):
+    """Columns without a length scale get the median."""
+    assert parse(text, ENCODED) == kernel
+    assert parse(ENCODED.text(kernel), ENCODED) == kernel
+    assert parse(text).complete
+
+
+def test_any_name_can_be_written():
+    names = ("#; a", "b  'c'\t\"é)", " {1: 2}, ")
+    columns, kernel = Columns(names, names, names), 2 * (ARD((1.0, 2.0, 3.0)) + RBF(1))
+    text = columns.text(kernel)
+    assert not {"#", ";"} & {*text}
+    assert parse(text, columns) == kernel
+
+
 NUMBER_AT_LEAST = "must be positive and finite, got"
 
 
@@ -74,6 +105,10 @@ NUMBER_AT_LEAST = "must be positive and finite, got"
     [
         ("2*mtern(1)", f"kernel '2*mtern(1)': unknown kernel 'mtern'; {KNOWN}; write for example"),
         ("rbf(1)\n+ x(2)", "unknown kernel 'x'"),
+        ("ard({'a': 1, 'b': (1, 2)})", "a number or four numbers for each name, got {'a': 1"),
+        ("ard({})", "a number or four numbers for each name, got {}"),
+        ("ard({'a': -1})", "length scale 0 of ard must be positive"),
+        ("rbf({'a': 1})", "length scale of rbf must be one number"),
         ("é + rbf(0)", "unknown kernel 'é'"),
         ("", "cannot read kernel '': the text is empty; write for example '2*rbf(1.5)"),
         ("rbf(", "'(' was never closed at '('"),
