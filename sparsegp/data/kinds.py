@@ -18,7 +18,7 @@ from pandas.api import types
 from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, RARE, Column
+from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, NUMBERS, RARE, Column
 from sparsegp.data.frames import Frame, Where, frame_names, likeness, refuse, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
@@ -65,7 +65,8 @@ TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 FEW, FAULTY, CODES = 2, 0.01, 20
 """A text column is numeric (or of dates), and the other values are errors, if these are at most
 `FEW` rows or a share of `FAULTY`, or `FEW` distinct words next to more than `CODES` distinct
-numbers."""
+numbers. At most `CODES` numbers of `MIN_LEVEL_ROWS` rows each, on average, are levels beside words.
+"""
 ISO, ISO_DATE = "ISO8601", re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
 WHITE = re.compile(r"\s+")
 SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
@@ -245,7 +246,16 @@ def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) 
 
 
 def _found(part: Any, places: Sequence[int]) -> list[str]:
-    return [str(types.infer_dtype(part.iloc[:, place], skipna=True)) for place in places]
+    return [_inferred(part.iloc[:, place]) for place in places]
+
+
+def _inferred(series: Any) -> str:
+    found = str(types.infer_dtype(series, skipna=True))
+    if found == "mixed":
+        others = series[[not isinstance(value, str) for value in series]]
+        if FOUND.get(types.infer_dtype(others, skipna=True)) in NUMBERS:
+            return "mixed-integer"
+    return found
 
 
 def _kind(found: set[str]) -> str:
@@ -265,10 +275,11 @@ def _reading(levels: Counter[str], given: str | None) -> str:
         return date
     for kind in ("number", date):
         bad = np.isnan(_read(words, kind)).any(axis=1)
-        wrong, right = counts[bad].sum(), counts[~bad].sum()
+        wrong, right, n = counts[bad].sum(), counts[~bad].sum(), (~bad).sum()
         few = wrong <= max(FEW, FAULTY * (wrong + right)) and right > 2 * wrong
-        if few or (bad.sum() <= FEW and (~bad).sum() > CODES):
-            return kind
+        if few or (bad.sum() <= FEW and n > CODES):
+            are_levels = wrong and n <= CODES and right >= MIN_LEVEL_ROWS * n
+            return "category" if are_levels and kind == "number" else kind
     return "category"
 
 

@@ -32,8 +32,8 @@ scaling_ : str
     Scaling of the inputs: standard, range, quantile or none.
 kernel_ : str or list of str
     The kernel with all length scales, as computed or learnt, by name if the columns have names;
-    length scales refer to scaled inputs, variances to standardised labels. A list with one kernel per class if
-    `kernel_per_class`.
+    length scales refer to scaled inputs, variances to standardised labels. A list with one
+    kernel per class if `kernel_per_class`.
 feature_relevances_ : array (p,)
     Relevance of each column: its standard deviation divided by its length scale, or times the
     norm of its row in the metric, normalised to sum to 1. Only if a kernel has a length scale per
