@@ -130,6 +130,17 @@ def path_text(name: str, path: Any, what: str = "text or a path") -> str:
     return text
 
 
+def model_of(given: Any) -> Any:
+    """Return a model, or that of a fitted estimator; raise a `SettingsError` if it is neither."""
+    model = getattr(given, "model_", given)
+    if not hasattr(model, "kernels"):
+        raise SettingsError(
+            f"model must be a Model or a fitted estimator, got {quoted(given)}; fit one, or read "
+            "one by sparsegp.load"
+        )
+    return model
+
+
 def setting(default: Any, help: str = "", **details: Any) -> Any:
     """Return the dataclass field of a setting; `details` are attributes of `Setting`."""
     return field(default=default, metadata={"help": help, **details})

@@ -26,6 +26,7 @@ from sparsegp.data.blocks import from_memory
 from sparsegp.data.table import Table, table_of
 from sparsegp.data.weights import effective_rows
 from sparsegp.errors import DataError, SettingsError
+from sparsegp.fields import model_of
 from sparsegp.registry import Registry
 
 Rows = NDArray[Any]
@@ -98,7 +99,7 @@ def virtual_rows(
 
     Parameters
     ----------
-    model : Model
+    model : Model or fitted estimator
     rows : Table or tuple (X, y) or (X, y, sample_weight)
         Training data of the model.
     transform : str or callable
@@ -124,8 +125,8 @@ def virtual_rows(
     import dask.array as da  # noqa: PLC0415 - slow to import
 
     function = TRANSFORMS[transform] if isinstance(transform, str) else transform
-    table = table_of("rows", rows, "X")
-    table = table.as_learnt(model)
+    model = model_of(model)
+    table = table_of("rows", rows, "X").as_learnt(model)
     if table.y is None:
         raise DataError(f"{table.source} has no labels; copies take those of their originals")
     if not hasattr(model, "active"):
@@ -183,7 +184,7 @@ def same_settings(model: Any, **changed: Any) -> dict[str, Any]:
 
     Parameters
     ----------
-    model : Model
+    model : Model or fitted estimator
     **changed
         Settings that differ in the new run.
 
@@ -197,6 +198,7 @@ def same_settings(model: Any, **changed: Any) -> dict[str, Any]:
     SettingsError
         If one of `KEPT` would change.
     """
+    model = model_of(model)
     former = dict(model.settings)
     kernels = [str(kernel) for kernel in model.kernels]
     learnt = former.get("learn", "none") != "none"

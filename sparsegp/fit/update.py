@@ -31,10 +31,11 @@ from sparsegp.data import (
 from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.data.weights import BALANCED
 from sparsegp.errors import DataError, SettingsError
+from sparsegp.fields import model_of
 from sparsegp.fit.prepare import Prepared, count_original_rows, prepare
 from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import MAX_DRAWN, Training
-from sparsegp.model import Model, SparseModel
+from sparsegp.model import SparseModel
 from sparsegp.posterior.past import PastRows, mean_curvature
 from sparsegp.posterior.removal import metrics, rows_to_remove
 from sparsegp.runtime import Runtime
@@ -43,7 +44,7 @@ from sparsegp.types import Integers
 
 
 def update(
-    model: Model,
+    model: Any,
     X: Any,
     y: Any = None,
     *,
@@ -56,7 +57,7 @@ def update(
 
     Parameters
     ----------
-    model : Model
+    model : Model or fitted estimator
         An informative vector machine with a single active set; it is not modified.
     X, y
         New rows and their labels, as in `train`.
@@ -85,6 +86,7 @@ def update(
     Interrupted
         On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
     """
+    model = model_of(model)
     if not isinstance(model, SparseModel) or model.settings["active_per_class"]:
         raise SettingsError(
             "only a model of method=ivm with one active set can be updated; train anew with all "

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsegp.data import Table, as_numbers, as_table, known_codes
+from sparsegp.fields import model_of
 from sparsegp.model import Model
 from sparsegp.progress import Progress, watched
 from sparsegp.report import metrics
@@ -13,13 +14,13 @@ from sparsegp.report.metrics import Evaluation, RegressionEvaluation
 
 
 def evaluate(
-    model: Model, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    model: Any, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
 ) -> Evaluation | RegressionEvaluation:
     """Measure how well a model predicts rows with labels, as `sparsegp evaluate` does.
 
     Parameters
     ----------
-    model : Model
+    model : Model or fitted estimator
     X : array-like (n, p), data frame or Table
         Inputs.
     y : array-like (n,), optional
@@ -37,7 +38,7 @@ def evaluate(
     DataError
         If there are no labels, the model knows none of them, or rows do not fit the model.
     """
-    return score(model, as_table(X, y, sample_weight))[0]
+    return score(model_of(model), as_table(X, y, sample_weight))[0]
 
 
 def score(

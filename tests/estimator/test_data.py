@@ -149,6 +149,19 @@ def test_no_rows_give_no_predictions(fitted, iris, caplog):
     assert dense.predict_proba(none).shape == (0, 3)
 
 
+def test_functions_of_a_model_take_a_fitted_estimator(fitted, iris, words):
+    for use in (
+        lambda of: sparsegp.evaluate(of, iris[0], words).nlpp,
+        lambda of: sparsegp.update(of, iris[0][:9], words[:9]).predict_proba(iris[0]),
+        lambda of: sparsegp.virtual_rows(of, (iris[0], words), lambda X: [X + 0.1]).X.compute(),
+        sparsegp.same_settings,
+    ):
+        np.testing.assert_equal(use(fitted), use(fitted.model_))
+        for other in (SparseGPClassifier(), iris[0]):
+            with pytest.raises(ValueError, match="must be a Model or a fitted estimator"):
+                use(other)
+
+
 def test_needs_fit_first(iris):
     estimator = SparseGPClassifier()
     for use in (estimator.latent_mean_and_variance, estimator.save):
