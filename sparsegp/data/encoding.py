@@ -322,8 +322,8 @@ class Encoding:
         frame = Frame.of(frame, source)
         if not any(hasattr(part, "dask") for part in frame.parts):
             self._warn_of_news(frame.parts or [frame.empty], source)
-        rows = partial(_encoded, encoding=self, source=source, where=frame.where)
-        beside = () if means is None else (means,)
+        how: dict[str, Any] = {"source": source, "where": frame.where, "of_file": frame.of_file}
+        rows, beside = partial(_encoded, encoding=self, **how), () if means is None else (means,)
         return frame.rows(rows, len(self.names), np.float64, *beside)
 
     def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
@@ -380,6 +380,7 @@ def _encoded(
     encoding: Encoding,
     source: str,
     where: Where = by_row,
+    of_file: bool = False,
 ) -> Doubles:
     """Encode the rows of one part, (n, p); `start` is the index of its first row."""
     X, first, faults = np.empty((len(frame), len(encoding.names))), 0, []
@@ -391,7 +392,7 @@ def _encoded(
             row = int(np.isfinite(values).all(axis=1).argmin())
             value = series.iloc[row : row + 1].tolist()[0]
             faults.append(unreadable(where(start + row, column.name), column.kind, value))
-    refuse(faults, source)
+    refuse(faults, source, of_file)
     if means is not None:
         X[:, encoding.are_means] = means
     return X

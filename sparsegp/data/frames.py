@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
@@ -69,6 +69,24 @@ def likeness(words: Sequence[str]) -> str:
     return ""
 
 
+def unlikeness(words: Sequence[str]) -> str:
+    """Return what words that differ in nearly every row are, and what to do about it."""
+    if all(map(is_number, words)):
+        return "all others are numbers as text: convert them, in pandas by to_numeric"
+    unlike = "a different value in nearly every row: `drop` it, or give it as `id_column`"
+    return likeness(words) or unlike
+
+
+def remedy(value: Any) -> str:
+    """Return to what columns of values of an unknown type can be converted."""
+    known = {
+        "Timedelta": "it to numbers, in pandas by dt.total_seconds",
+        "Period": "it to dates, in pandas by dt.to_timestamp",
+        "time": "it to numbers such as 13.5, or to dates with a time",
+    }
+    return known.get(type(value).__name__, "or `drop` the column")
+
+
 def is_number(value: Any) -> bool:
     """Return whether a value can be converted to a number."""
     with suppress(TypeError, ValueError):
@@ -92,9 +110,32 @@ def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
     return f"{place}: {quoted(value)} is not a {expected}: correct it{remedy}"
 
 
-def refuse(faults: Sequence[str], source: str) -> None:
+IN_PANDAS = {
+    "give it as `missing`, or have its column read as words": (
+        "replace it by NaN, or make its column one of words, in pandas by astype('category')"
+    ),
+    "give it as `missing`": "replace it by NaN",
+    "give such words as `missing`": "replace such words by NaN",
+    "`drop` it, or give it as `id_column`": (
+        "leave it out, in pandas by drop(columns=...), or make it the index by set_index"
+    ),
+    "`drop` it": "leave it out, in pandas by drop(columns=...)",
+    "or `drop` the column": "the column, or leave it out, in pandas by drop(columns=...)",
+}
+"""What to do to a data frame in Python, in place of options for files."""
+
+
+def in_pandas(fault: str) -> str:
+    """Return a message about a column with what to do to a data frame in place of options."""
+    for option, words in IN_PANDAS.items():
+        fault = fault.replace(option, words)
+    return fault.partition(" by `kinds` ")[0]
+
+
+def refuse(faults: Sequence[str], source: str, of_file: bool = False) -> None:
     """Raise a `DataError` that lists faults of columns, if there are any."""
     if faults:
+        faults = faults if of_file else [*map(in_pandas, faults)]
         count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
         raise DataError(
             f"{source} has {count} that cannot be used (rows counted from 0): "
@@ -183,6 +224,8 @@ def real_numbers(X: Any, source: str, where: Where = by_row) -> NDArray[Any]:
 
 def is_frame(X: Any) -> bool:
     """Return whether X is a data frame of pandas, polars or dask, or a table of pyarrow."""
+    if hasattr(X, "collect_schema") and not hasattr(X, "to_pandas"):
+        raise DataError(f"a data frame must hold its rows, got a {type(X).__name__}; collect it")
     converts = hasattr(X, "to_pandas") and hasattr(X, "columns")
     return converts or (hasattr(X, "columns") and hasattr(X, "dtypes") and hasattr(X, "iloc"))
 
@@ -210,12 +253,15 @@ class Frame:
         Number of rows of each part; none is empty.
     where : callable
         Describes where a value is, for messages.
+    of_file : bool
+        Whether it was read from a file by options, and is not the caller's.
     """
 
     empty: Any
     parts: Sequence[Any]
     lengths: Sequence[int]
     where: Where = by_row
+    of_file: bool = False
 
     @classmethod
     def of(cls, X: Any, source: str, scheduler: Any = None) -> "Frame":
@@ -252,14 +298,18 @@ class Frame:
     def select(self, places: Sequence[int]) -> "Frame":
         """Return the frame with the columns at these positions, in this order."""
         empty, *parts = (part.iloc[:, places] for part in (self.empty, *self.parts))
-        return Frame(empty, parts, self.lengths, self.where)
+        return replace(self, empty=empty, parts=parts)
 
     def take(self, kept: Booleans) -> "Frame":
         """Return the frame with some of its rows, given by a mask (n,)."""
         each = [kept[start : start + n] for start, n in zip(self.starts, self.lengths, strict=True)]
         parts = [part[some] for part, some in zip(self.parts, each, strict=True) if some.any()]
         rows, lengths = np.flatnonzero(kept), [int(some.sum()) for some in each if some.any()]
-        return Frame(self.empty, parts, lengths, lambda row, name: self.where(int(rows[row]), name))
+
+        def where(row: int, name: Any) -> str:
+            return self.where(int(rows[row]), name)
+
+        return replace(self, parts=parts, lengths=lengths, where=where)
 
     def numbers(self, source: str) -> DaskArray:
         """Return the values of all columns as numbers, (n, p); NaN where one is missing.

@@ -19,7 +19,7 @@ from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
 from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, NUMBERS, RARE, Column
-from sparsegp.data.frames import Frame, Where, frame_names, likeness, refuse, unreadable
+from sparsegp.data.frames import Frame, Where, frame_names, refuse, remedy, unlikeness, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Doubles, Integers
@@ -210,7 +210,7 @@ def study(
         else:
             tallies[name] = tally
     faults = (_fault(n, known[n], tallies[n], frame.where, n in kinds) for n in known)
-    refuse([*filter(None, faults)], source)
+    refuse([*filter(None, faults)], source, frame.of_file)
     columns = tuple(_column(name, known[name], tallies[name]) for name in known)
     if not any(column.parts or column.has_many_levels for column in columns):
         raise DataError(
@@ -341,11 +341,10 @@ def _fault(name: str, kind: str, tally: Tally, where: Where, is_given: bool) -> 
     row, value = tally.first
     such = f"{where(row, name)}: {quoted(value)}"
     if not kind:
-        return f"{such} is of type {type(value).__name__}: convert or `drop` the column"
+        return f"{such} is of type {type(value).__name__}: convert {remedy(value)}"
     levels, n = tally.levels, tally.n - tally.missing
     if len(levels) > MAX_LEVELS or (not is_given and len(levels) > max(INDICATED, UNLIKE * n)):
-        unlike = "a different value in nearly every row: `drop` it, or give it as `id_column`"
-        return f"{such} and {likeness([*levels]) or unlike}"
+        return f"{such} and {unlikeness([*levels])}"
     words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
     if words >= WORDS and len(levels) > INDICATED and REPEATS * len(levels) > n:
         return f"{such} is free text: `drop` it, or turn it into numbers first"

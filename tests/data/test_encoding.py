@@ -1,5 +1,6 @@
 """Data frames with gaps, categories and dates: learnt once, encoded the same everywhere."""
 
+import datetime
 import re
 
 import dask.dataframe as dd
@@ -185,7 +186,8 @@ def test_all_unfit_columns_are_named_at_once(frame):
         "row 7, column 'age': inf is not a finite number",
         "row 0, column 'city': 'Nice' is not a date",
         "column 'children': 0 is not a date",
-        "column 'code': 'n0' and a different value in nearly every row: `drop` it, or give",
+        "column 'code': 'n0' and a different value in nearly every row: leave it out, in pandas by "
+        "drop(columns=...), or make it the index by set_index;",
         "column 'text': 'so it goes so it goes so it goes 0' and a different value",
         "column 'took': Timedelta('0 days 00:00:01') is of type Timedelta",
         "inf is not a finite number: correct it;",
@@ -235,16 +237,21 @@ def test_what_columns_hold(values, kind, names):
 @pytest.mark.parametrize(
     ("values", "kind", "message"),
     [
-        ([[1], [2], [3]], None, r"row 0, column 'a': \[1\] is of type list: convert or `drop`"),
+        ([[1], [2], [3]], None, r"row 0, column 'a': \[1\] is of type list: convert the col"),
         ([1j, 2j, 3j], None, "is of type complex"),
         ([10**400, 1, 2], None, "row 0, column 'a': 10{30}.* is not a finite number"),
         ([1, 2, 3], "date", "row 0, column 'a': 1 is not a date .*, such as 2024-12-31"),
-        (["1", "x", None], "number", "row 1, column 'a': 'x' is not a number"),
+        (
+            *(["1", "x", None], "number"),
+            r"row 1, column 'a': 'x' is not a number: correct it, or replace it by NaN, or make "
+            r"its column one of words, in pandas by astype\('category'\)$",
+        ),
         ([*range(30), "low", None], None, "row 30, column 'a': 'low' is not a number"),
         ([*np.arange(30) / 2, "low"], None, "row 30, column 'a': 'low' is not a number"),
         ([*map(str, range(30)), "?"], None, r"row 30, column 'a': '\?' is not a number"),
         ([7, 7, 7], None, "columns that vary; those of T have one value, or none: a"),
-        (pd.period_range("2020", periods=3, freq="D"), None, "is of type Period"),
+        (pd.period_range("2020", periods=3, freq="D"), None, "Period: convert it to dates"),
+        ([datetime.time(7), datetime.time(8)], None, "is of type time: convert it to numbers"),
         ([None] * 3, None, r"none: a \(no value\)"),
         ([pd.NA] * 3, None, r"none: a \(no value\)"),
         (pd.array([None] * 3, "str"), None, r"none: a \(no value\)"),
@@ -285,6 +292,8 @@ def test_words_that_are_dates_are_taken_for_them():
     with pytest.raises(DataError, match=r"column 'a': .* a different value in nearly every row"):
         Encoding.learn(frame, "T")
     assert Encoding.learn(frame, "T", {"a": "category"}).columns[0].has_many_levels
+    with pytest.raises(DataError, match="numbers as text: convert them, in pandas by to_numeric"):
+        Encoding.learn(frame.assign(a=frame["b"].astype(str)), "T")
     frame["a"] = [f"n{n % 45}" for n in range(60)]
     assert Encoding.learn(frame, "T").columns[0].has_many_levels
 
@@ -298,7 +307,8 @@ def test_numbers_as_text_are_categories_with_a_warning(frame, labels, caplog):
     assert [column.kind for column in model.encoding.columns] == ["category"] * 3
     (message,) = [text for text in caplog.messages if "taken for categories" in text]
     assert "'x', where '0.000' and most others look like numbers as text: convert" in message
-    assert "'size', where '1' and most others look like numbers, but 'big' does not: gi" in message
+    assert "'size', where '1' and most others look like numbers, but 'big' does not" in message
+    assert "big' does not: replace such words by NaN if they stand for missing values" in message
     assert "'code'" not in message
 
 

@@ -1,5 +1,7 @@
 """Inputs and labels of many kinds, and the messages for those that cannot be used."""
 
+from types import SimpleNamespace
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -104,6 +106,7 @@ def test_a_kernel_by_name_fits_rows_that_are_encoded_otherwise(iris, words, kern
         ([[1.0], [2.0]], [0, 1, 0], "inconsistent numbers of samples"),
         (np.array([["a"], ["b"]]), [0, 1], "not compatible with arrays of bytes/strings"),
         (pd.DataFrame(np.eye(2), columns=["a", "a"]), [0, 1], "X has 2 columns 'a': rename all"),
+        (SimpleNamespace(collect_schema=None), [0, 1], "hold its rows, got a .*; collect it"),
     ],
 )
 def test_useless_data_are_refused(X, y, message):

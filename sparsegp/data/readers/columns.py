@@ -285,6 +285,7 @@ def table_of(
     """
     label, ids = (None if each is None else names[each] for each in (places.label, places.id))
     y = None if label is None else tidy_labels(beside[label], source)
+    frame = replace(frame, of_file=True)
     table = table_from_frame(frame, y, source, places.kinds, label)
     if ids is not None:
         table = replace(table, beside={ids: _ids(beside[ids], ids, source)})
