@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 )
 @shared.number("--reject-novel", "Mark rows whose novelty is X or more.", float)
 @shared.label_set
-@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@click.option("--overwrite", "--force", is_flag=True, help="Replace FILE if it exists.")
 @shared.columns
-def predict(run: str, data: str, out: str, force: bool, **wanted: Any) -> None:
+def predict(run: str, data: str, out: str, overwrite: bool, **wanted: Any) -> None:
     """Predict the rows of DATA with the model in RUN.
 
     Labels and probabilities are written. If DATA has a test part, that part is used; labels are not
@@ -64,7 +64,7 @@ def predict(run: str, data: str, out: str, force: bool, **wanted: Any) -> None:
 
     path = None if out == "-" else Path(out)
     if path is not None:
-        check_target(path, force, data)
+        check_target(path, overwrite, data)
     model = load(run)
     of_classes = {"reject_below": wanted["reject_below"], "set": wanted["coverage"]}
     if model.is_regression and (named := shared.given(of_classes, of_classes)):

@@ -152,7 +152,7 @@ def writer_of(path: Path) -> Callable[[Path, Labels, Batches], None]:
     )
 
 
-def check_target(path: Path, force: bool, data: str) -> None:
+def check_target(path: Path, overwrite: bool, data: str) -> None:
     """Check that predictions of `data` can be written to a path, before they are computed.
 
     Raises
@@ -168,8 +168,10 @@ def check_target(path: Path, force: bool, data: str) -> None:
     with store_errors("write", path, remedy="choose another --out"):
         if not path.parent.is_dir():
             raise StoreError(f"there is no directory {path.parent} for {path.name}; make it first")
-        if path.exists() and not force:
-            raise SettingsError(f"{path} exists; choose another --out, or replace it by --force")
+        if path.exists() and not overwrite:
+            raise SettingsError(
+                f"{path} exists; choose another --out, or replace it by --overwrite"
+            )
         parts = [Path(plain(part.strip())).expanduser() for part in data.split(",")]
         if any(part.exists() and path.exists() and path.samefile(part) for part in parts):
             raise SettingsError(f"{path} holds the rows to predict; choose another --out")

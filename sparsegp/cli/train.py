@@ -61,7 +61,7 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Train a classifier or a regression model on DATA.
 
     DATA is `digits`, `iris`, `toy` or `wine`, or a file: .npz with X, y or X_train, y_train,
-    X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .tsv, .data, .txt);
+    X_test, y_test; "X.npy,y.npy"; text with the label in the last column (.csv, .txt and others);
     IDX; zarr; parquet. Text and IDX files may be compressed (.gz, .bz2, .xz, .zip). Stopped or
     killed runs can be resumed from their output directory.
     """
@@ -195,7 +195,8 @@ def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluat
     if evaluation is None:
         nlpp = record["validation_nlpp"]
         if nlpp is None:
-            return "trained; --test FILE would show how well"
+            run = shlex.quote(record["run"])
+            return f"not tested; sparsegp evaluate {run} FILE measures it on other rows"
         rows = _that_validated(record)
         return f"nlpp {nlpp:.4f} nats {rows} (optimistic)"
     rows = plural(record["n"], "test row")

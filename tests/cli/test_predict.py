@@ -98,14 +98,14 @@ def test_mean_and_variance_of_a_regression(ending, regressed, files, tmp_path):
 
 
 @every_format
-def test_replaced_only_by_force(ending, trained, files, tmp_path, untouched):
+def test_replaced_only_by_overwrite(ending, trained, files, tmp_path, untouched):
     out = tmp_path / f"p.{ending}"
     arguments = ("predict", trained, files / "only.npz", "--out", out)
     invoke(*arguments)
     with untouched(tmp_path):
         result = invoke(*arguments, "--latent", code=2)
-    assert f"{out} exists; choose another --out, or replace it by --force" in result.stderr
-    invoke(*arguments, "--latent", "--force")
+    assert f"{out} exists; choose another --out, or replace it by --overwrite" in result.stderr
+    invoke(*arguments, "--latent", "--overwrite")
     assert [path.name for path in tmp_path.iterdir()] == [out.name]
     with untouched(tmp_path):
         invoke(*arguments, "--latent", "--force")

@@ -46,6 +46,7 @@ CASES = [
     Case("a.data.gz", files.write_text(", ")),
     Case("a.txt", files.write_text("   ")),
     Case("a.tsv", files.write_text("\t")),
+    Case("a.tab", files.write_text("\t")),
     Case("a-images-idx3-ubyte", files.write_idx, strings=False, doubles=False, lazy=True),
     Case("a-images.idx3-ubyte", files.write_idx, strings=False, doubles=False, lazy=True),
     Case("a-images-idx3-ubyte.gz", files.write_idx, strings=False, doubles=False),

@@ -179,6 +179,21 @@ def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):
     assert "a.csv needs the column 'y' of labels, or another --label-column" in refused.output
 
 
+@pytest.mark.parametrize("mark", [" ", "\t"])
+def test_a_header_without_the_name_of_the_first_column(mark, tmp_path, caplog):
+    """As R's write.table writes it."""
+    lines = ['"a" "c" "y"', *(f'"{n}" {n / 8} "some word" "u{n % 2}"' for n in range(1, 31))]
+    text = "\n".join(lines)
+    if mark == "\t":
+        text = re.sub(' (?=["\\d])', mark, text)
+    (tmp_path / "a.dat").write_text(text)
+    table = open_dataset(tmp_path / "a.dat", id_column="unnamed 0").train
+    assert (table.names, *table.beside["unnamed 0"][:2]) == (("a", "c"), "1", "2")
+    assert table.y.tolist() == ["u1", "u0"] * 15
+    with pytest.raises(DataError, match="line 2 has 4 fields; 3 are expected"):
+        open_dataset(tmp_path / "a.dat", header=False)
+
+
 def test_a_column_that_numbers_the_rows(tmp_path, caplog):
     table = pd.DataFrame({"a": np.arange(60) % 7, "y": np.arange(60) % 2})
     table[::2].to_csv(tmp_path / "a.csv")

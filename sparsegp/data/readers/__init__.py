@@ -20,7 +20,7 @@ from sparsegp.errors import DataError
 Reader = Callable[[str, Columns], Dataset]
 
 COLUMNAR: dict[str, Reader] = {
-    **dict.fromkeys((".csv", ".data", ".tsv", ".txt"), read_text),
+    **dict.fromkeys((".csv", ".dat", ".data", ".tab", ".tsv", ".txt"), read_text),
     ".parquet": read_parquet,
 }
 """Readers of formats in which the label is one of the columns, by file name suffix."""
