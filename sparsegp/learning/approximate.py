@@ -83,7 +83,9 @@ class ApproximateFit:
         self.factor = lower_cholesky(covariance, "the covariance of the active rows")
         self.features, self.held_features = map(self._features, (self.X, self.X_held))
         inverse = inverse_triangle(self.factor)
-        jitter = penalty_jitter(float(covariance.diagonal().mean()), d, self.X.dtype)
+        total, precise = float(covariance.trace()), float(np.finfo(np.float64).eps)
+        # more than the rounding errors of the inverse, or the penalty could reward some directions
+        jitter = max(penalty_jitter(total / d, d, self.X.dtype), precise * total)
         self.penalty = np.eye(d) - (1.0 - jitter) * (inverse @ inverse.T)
         self.rows = make_rows(self.features, self.target, self.n_classes, self.weights)
         weighted = self.features if self.weights is None else self.features * self.weights
