@@ -23,8 +23,16 @@ def is_lazy(values: Any) -> bool:
 
 
 def to_memory(values: Any) -> Any:
-    """Compute dask collections; return other values unchanged."""
-    return np.asarray(values) if is_lazy(values) else values
+    """Compute dask collections; return other values unchanged, but for integers as objects.
+
+    scikit-learn takes labels that are objects for strings.
+    """
+    values = np.asarray(values) if is_lazy(values) else values
+    if str(getattr(values, "dtype", "")) == "object":
+        found = np.asarray(values)
+        if all(isinstance(each, int | np.integer) for each in found.ravel()):
+            return np.array(found.tolist())
+    return values
 
 
 def dask_context(X: Any, client: Any) -> AbstractContextManager[Any]:

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import sparsegp
@@ -38,6 +39,15 @@ def test_labels_keep_their_type(iris, labels, tmp_path):
     estimator.save(tmp_path / "saved")
     stored = SparseGPClassifier.load(tmp_path / "saved").predict(X)
     np.testing.assert_array_equal(stored, predicted, strict=True)
+
+
+@pytest.mark.parametrize("kind", [np.array, pd.Series])
+def test_labels_that_are_integers_as_objects(iris, kind):
+    X, y = iris[0], kind(iris[1].tolist(), dtype=object)
+    for estimator in (SparseGPClassifier(n_active=20), SparseGPRegressor(n_active=20)):
+        found, plain = (clone(estimator).fit(X, labels) for labels in (y, iris[1]))
+        np.testing.assert_array_equal(found.predict(X), plain.predict(X), strict=True)
+        assert found.score(X, y) == plain.score(X, iris[1])
 
 
 def test_data_frames_change_nothing(iris, words):
