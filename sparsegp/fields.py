@@ -134,10 +134,8 @@ def model_of(given: Any) -> Any:
     """Return a model, or that of a fitted estimator; raise a `SettingsError` if it is neither."""
     model = getattr(given, "model_", given)
     if not hasattr(model, "kernels"):
-        raise SettingsError(
-            f"model must be a Model or a fitted estimator, got {quoted(given)}; fit one, or read "
-            "one by sparsegp.load"
-        )
+        found = quoted(given)
+        raise SettingsError(f"model must be a Model or a fitted estimator, got {found}; fit one")
     return model
 
 

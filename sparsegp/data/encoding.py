@@ -28,6 +28,7 @@ from sparsegp.data.frames import (
     by_row,
     column_places,
     frame_names,
+    in_pandas,
     likeness,
     refuse,
     require_distinct,
@@ -322,8 +323,8 @@ class Encoding:
         frame = Frame.of(frame, source)
         if not any(hasattr(part, "dask") for part in frame.parts):
             self._warn_of_news(frame.parts or [frame.empty], source)
-        how: dict[str, Any] = {"source": source, "where": frame.where, "of_file": frame.of_file}
-        rows, beside = partial(_encoded, encoding=self, **how), () if means is None else (means,)
+        rows = partial(_encoded, encoding=self, source=source, where=frame.where)
+        beside = () if means is None else (means,)
         return frame.rows(rows, len(self.names), np.float64, *beside)
 
     def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
@@ -380,7 +381,6 @@ def _encoded(
     encoding: Encoding,
     source: str,
     where: Where = by_row,
-    of_file: bool = False,
 ) -> Doubles:
     """Encode the rows of one part, (n, p); `start` is the index of its first row."""
     X, first, faults = np.empty((len(frame), len(encoding.names))), 0, []
@@ -392,7 +392,7 @@ def _encoded(
             row = int(np.isfinite(values).all(axis=1).argmin())
             value = series.iloc[row : row + 1].tolist()[0]
             faults.append(unreadable(where(start + row, column.name), column.kind, value))
-    refuse(faults, source, of_file)
+    refuse(in_pandas(faults) if where is by_row else faults, source)
     if means is not None:
         X[:, encoding.are_means] = means
     return X

@@ -73,18 +73,9 @@ def unlikeness(words: Sequence[str]) -> str:
     """Return what words that differ in nearly every row are, and what to do about it."""
     if all(map(is_number, words)):
         return "all others are numbers as text: convert them, in pandas by to_numeric"
-    unlike = "a different value in nearly every row: `drop` it, or give it as `id_column`"
-    return likeness(words) or unlike
-
-
-def remedy(value: Any) -> str:
-    """Return to what columns of values of an unknown type can be converted."""
-    known = {
-        "Timedelta": "it to numbers, in pandas by dt.total_seconds",
-        "Period": "it to dates, in pandas by dt.to_timestamp",
-        "time": "it to numbers such as 13.5, or to dates with a time",
-    }
-    return known.get(type(value).__name__, "or `drop` the column")
+    return likeness(words) or (
+        "a different value in nearly every row: `drop` it, or give it as `id_column`"
+    )
 
 
 def is_number(value: Any) -> bool:
@@ -111,31 +102,25 @@ def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
 
 
 IN_PANDAS = {
-    "give it as `missing`, or have its column read as words": (
-        "replace it by NaN, or make its column one of words, in pandas by astype('category')"
-    ),
     "give it as `missing`": "replace it by NaN",
     "give such words as `missing`": "replace such words by NaN",
-    "`drop` it, or give it as `id_column`": (
-        "leave it out, in pandas by drop(columns=...), or make it the index by set_index"
-    ),
+    "give it as `id_column`": "make it the index by set_index",
     "`drop` it": "leave it out, in pandas by drop(columns=...)",
-    "or `drop` the column": "the column, or leave it out, in pandas by drop(columns=...)",
+    " by `kinds` .*": ", in pandas by astype('category')",
 }
-"""What to do to a data frame in Python, in place of options for files."""
+"""What to do to a data frame, by patterns of what to do with options for files."""
 
 
-def in_pandas(fault: str) -> str:
-    """Return a message about a column with what to do to a data frame in place of options."""
+def in_pandas(faults: Sequence[str]) -> Sequence[str]:
+    """Return messages about columns that say what to do to a data frame, not which option."""
     for option, words in IN_PANDAS.items():
-        fault = fault.replace(option, words)
-    return fault.partition(" by `kinds` ")[0]
+        faults = [re.sub(option, words, fault, flags=re.DOTALL) for fault in faults]
+    return faults
 
 
-def refuse(faults: Sequence[str], source: str, of_file: bool = False) -> None:
+def refuse(faults: Sequence[str], source: str) -> None:
     """Raise a `DataError` that lists faults of columns, if there are any."""
     if faults:
-        faults = faults if of_file else [*map(in_pandas, faults)]
         count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
         raise DataError(
             f"{source} has {count} that cannot be used (rows counted from 0): "
@@ -286,6 +271,10 @@ class Frame:
         kept = [(part, length) for part, length in zip(parts, lengths, strict=True) if length]
         return cls(X._meta, [part for part, _ in kept], [length for _, length in kept])
 
+    def told(self, faults: Sequence[str]) -> Sequence[str]:
+        """Return messages about columns that say what to do, see `in_pandas`."""
+        return faults if self.of_file else in_pandas(faults)
+
     def __len__(self) -> int:
         """Return the number of rows."""
         return sum(self.lengths)
@@ -305,11 +294,8 @@ class Frame:
         each = [kept[start : start + n] for start, n in zip(self.starts, self.lengths, strict=True)]
         parts = [part[some] for part, some in zip(self.parts, each, strict=True) if some.any()]
         rows, lengths = np.flatnonzero(kept), [int(some.sum()) for some in each if some.any()]
-
-        def where(row: int, name: Any) -> str:
-            return self.where(int(rows[row]), name)
-
-        return replace(self, parts=parts, lengths=lengths, where=where)
+        new: Any = {"where": lambda row, name: self.where(int(rows[row]), name)}
+        return replace(self, parts=parts, lengths=lengths, **new)
 
     def numbers(self, source: str) -> DaskArray:
         """Return the values of all columns as numbers, (n, p); NaN where one is missing.

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import islice
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from pandas.api import types
 from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, NUMBERS, RARE, Column
-from sparsegp.data.frames import Frame, Where, frame_names, refuse, remedy, unlikeness, unreadable
+from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, RARE, Column
+from sparsegp.data.frames import Frame, Where, frame_names, refuse, unlikeness, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Doubles, Integers
@@ -41,6 +42,9 @@ FOUND = {
     "mixed-integer": UNTYPED,
 }
 """Kinds of columns by the type that pandas infers."""
+
+TO = {"Timedelta": " by dt.total_seconds", "Period": " by dt.to_timestamp", "time": " to hours"}
+"""How pandas converts columns of types that are not accepted, for messages."""
 
 YEAR = ": year"
 CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
@@ -65,8 +69,7 @@ TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 FEW, FAULTY, CODES = 2, 0.01, 20
 """A text column is numeric (or of dates), and the other values are errors, if these are at most
 `FEW` rows or a share of `FAULTY`, or `FEW` distinct words next to more than `CODES` distinct
-numbers. At most `CODES` numbers of `MIN_LEVEL_ROWS` rows each, on average, are levels beside words.
-"""
+numbers; beside words, up to `CODES` numbers with on average `MIN_LEVEL_ROWS` rows are levels."""
 ISO, ISO_DATE = "ISO8601", re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
 WHITE = re.compile(r"\s+")
 SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
@@ -210,7 +213,7 @@ def study(
         else:
             tallies[name] = tally
     faults = (_fault(n, known[n], tallies[n], frame.where, n in kinds) for n in known)
-    refuse([*filter(None, faults)], source, frame.of_file)
+    refuse(frame.told([*filter(None, faults)]), source)
     columns = tuple(_column(name, known[name], tallies[name]) for name in known)
     if not any(column.parts or column.has_many_levels for column in columns):
         raise DataError(
@@ -251,10 +254,8 @@ def _found(part: Any, places: Sequence[int]) -> list[str]:
 
 def _inferred(series: Any) -> str:
     found = str(types.infer_dtype(series, skipna=True))
-    if found == "mixed":
-        others = series[[not isinstance(value, str) for value in series]]
-        if FOUND.get(types.infer_dtype(others, skipna=True)) in NUMBERS:
-            return "mixed-integer"
+    if found == "mixed" and all(isinstance(each, str | Real) for each in series.dropna()):
+        return "string"  # and numbers with decimals
     return found
 
 
@@ -341,7 +342,8 @@ def _fault(name: str, kind: str, tally: Tally, where: Where, is_given: bool) -> 
     row, value = tally.first
     such = f"{where(row, name)}: {quoted(value)}"
     if not kind:
-        return f"{such} is of type {type(value).__name__}: convert {remedy(value)}"
+        found = type(value).__name__
+        return f"{such} is of type {found}: convert it{TO.get(found, '')} or `drop` it"
     levels, n = tally.levels, tally.n - tally.missing
     if len(levels) > MAX_LEVELS or (not is_given and len(levels) > max(INDICATED, UNLIKE * n)):
         return f"{such} and {unlikeness([*levels])}"

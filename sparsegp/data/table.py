@@ -10,15 +10,7 @@ from numpy.typing import ArrayLike
 
 from sparsegp.data.blocks import from_memory, of_known_sizes
 from sparsegp.data.encoding import DROP, Encoding, encoding_for
-from sparsegp.data.frames import (
-    Frame,
-    column_names,
-    column_places,
-    in_pandas,
-    is_frame,
-    listed,
-    real_numbers,
-)
+from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
 from sparsegp.data.labels import REAL_KINDS, as_numbers, encode, encode_with, tidy_labels
 from sparsegp.data.means import labels_to_average, learn_means
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
@@ -157,8 +149,8 @@ class Table:
         encoding, means = self._with_means(encoding, scheduler, of_numbers)
         found = [c.doubt for c in encoding.columns if c.doubt and c.name not in (self.kinds or {})]
         if found:
-            found = found if self.frame.of_file else [*map(in_pandas, found)]
-            logger.warning("%s has columns taken for categories: %s", self.source, "; ".join(found))
+            doubts = "; ".join(self.frame.told(found))
+            logger.warning("%s has columns taken for categories: %s", self.source, doubts)
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
         return self.encoded(encoding, means)

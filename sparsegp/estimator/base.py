@@ -193,8 +193,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     def _set_fitted(self, model: Model, classes: Labels, client: Any = None) -> Self:
         """Set the attributes of a fitted estimator."""
-        columns = columns_of(model)
-        kernels = [str(k) if columns is None else columns.text(k) for k in model.kernels]
+        kernels = [*map(columns_of(model).text, model.kernels)]
         self.model_, self.client_ = model, client
         self.active_indices_, self.n_active_ = model.rows, len(model.rows)
         self.scaling_ = model.scaling.name

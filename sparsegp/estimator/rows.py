@@ -23,16 +23,12 @@ def is_lazy(values: Any) -> bool:
 
 
 def to_memory(values: Any) -> Any:
-    """Compute dask collections; return other values unchanged, but for integers as objects.
-
-    scikit-learn takes labels that are objects for strings.
-    """
-    values = np.asarray(values) if is_lazy(values) else values
-    if str(getattr(values, "dtype", "")) == "object":
-        found = np.asarray(values)
-        if all(isinstance(each, int | np.integer) for each in found.ravel()):
-            return np.array(found.tolist())
-    return values
+    """Compute dask collections, and give integers among objects their type; see scikit-learn."""
+    if not is_lazy(values) and str(getattr(values, "dtype", "")) != "object":
+        return values
+    found = np.asarray(values)
+    is_whole = all(isinstance(each, int | np.integer) for each in found.ravel())
+    return np.array(found.tolist()) if found.dtype == object and is_whole else found
 
 
 def dask_context(X: Any, client: Any) -> AbstractContextManager[Any]:

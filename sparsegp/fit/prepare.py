@@ -22,7 +22,6 @@ from sparsegp.data import (
     summarise,
 )
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import Column, Encoding
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
@@ -188,13 +187,11 @@ def prepare(
     return Prepared(train, classes, target, summary, scaling, *held, numbers, n_given=n_given)
 
 
-def columns_of(fitted: Any) -> Columns | None:
-    """Return the names of the encoded columns of a table or model; None if they have none."""
-    if fitted.names is None:
-        return None
-    plain = (Column(name, "number", ("",)) for name in fitted.names)
-    known = fitted.encoding or Encoding(tuple(plain))
-    return Columns(known.names, known.scales, known.all)
+def columns_of(fitted: Any) -> Columns:
+    """Return the names of the encoded columns of a table or model, if they have any."""
+    if (known := fitted.encoding) is not None:
+        return Columns(known.names, known.scales, known.all)
+    return Columns(*3 * (fitted.names or (),))
 
 
 def site_rule(settings: TrainSettings, data: Prepared) -> SiteRule:

@@ -54,17 +54,17 @@ class Tuned(Choice):
     trials : tuple of dict
         Record of each trial, in order: number, kernel, scaling, rung, rows, n_active, by_column,
         metric, again, first, nlpp, error, ece, seconds (of processor time) and failure.
-    columns : Columns or None
-        Names of the columns, by which `chosen` has length scales.
+    columns : Columns
+        Names of the columns, if they have any, by which `chosen` has length scales.
     """
 
     trials: tuple[dict[str, Any], ...]
-    columns: Columns | None = field(default=None, repr=False)
+    columns: Columns = field(default=Columns(), repr=False)
 
     @property
     def chosen(self) -> dict[str, Any]:
         """The chosen settings of a run; with length scales by name if columns have names."""
-        kernel = self.kernel if self.columns is None else self.columns.text(parse(self.kernel))
+        kernel = self.columns.text(parse(self.kernel))
         found = {"kernel": kernel, "scaling": self.scaling, "n_active": self.n_active}
         metric = {} if self.metric == NONE else {"metric": self.metric}
         return {name: value for name, value in found.items() if value is not None} | metric

@@ -1,17 +1,19 @@
 """Kernels with per-column length scales, for dissimilar columns, and relevances of columns."""
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
+from sparsegp.errors import SettingsError, quoted
 from sparsegp.kernels.base import Kernel
 from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
 from sparsegp.kernels.pair import Pair, negative_half_squared_distance, weighted_displacements
 from sparsegp.kernels.stationary import Stationary
+from sparsegp.lists import join_first
 from sparsegp.types import Doubles, Floats
 
 
@@ -84,6 +86,65 @@ class ARD(ByColumn, name="ard"):
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
         factors = factors * self._matrix(Pair(X, Z))
         return weighted_displacements(X, Z, factors, weights) / self.scales / self.scales
+
+
+class Columns(NamedTuple):
+    """Names of encoded columns, (p,), of their length scales, (p,), and of all columns of a table.
+
+    By these names the length scales of a kernel also fit other rows, which may be encoded
+    otherwise: a mapping in the text of the kernel holds them, as in ``ard({'age': 2.0})``.
+    """
+
+    names: tuple[str, ...] = ()
+    scales: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+
+    def text(self, kernel: Kernel) -> str:
+        """Return the text of a kernel, with per-column length scales by name."""
+        text, p = str(kernel), len(self.names)
+        for leaf in kernel.leaves:
+            if isinstance(leaf, ByColumn) and leaf.has_ard(p):
+                own, given = str(leaf), leaf.scales.tolist()
+                each = given if len(given) == p else np.reshape(given, (p, -1)).tolist()
+                named = dict(zip(self.scales, each, strict=True))
+                if [named[name] for name in self.scales] != each:
+                    named = dict(zip(self.names, each, strict=True))
+                # without signs that mean something else in texts of kernels
+                scales = re.sub("[#;]|(?<= ) ", lambda sign: f"\\x{ord(sign[0]):02x}", repr(named))
+                start = own.removesuffix(", ".join(map(repr, given)) + ")")
+                text = text.replace(own, f"{start}{scales})")
+        return text
+
+    def in_order(self, given: Mapping[str, Any]) -> list[float]:
+        """Return length scales, given by name, in the order of the columns.
+
+        Columns without one get the median of all, such as indicators of gaps in other rows.
+
+        Raises
+        ------
+        SettingsError
+            If they are not numbers by name, or a name is not that of a column or a part of one.
+        """
+        try:
+            values = np.array([*given.values()], np.float64)
+        except (OverflowError, TypeError, ValueError):  # no numbers, or not equally many
+            values = np.empty(0)
+        if not values.size or {*map(type, given)} != {str}:
+            raise SettingsError(
+                "length scales by column must be a number or four numbers for each name, got "
+                f"{quoted(given)}"
+            )
+        parts = tuple(f"{name}{end}" for name in self.inputs for end in ("=", ":", " missing"))
+        for name in given:
+            if name not in self.inputs and not name.startswith(parts):
+                found = join_first(self.inputs, 20) or "columns without names"
+                raise SettingsError(
+                    f"length scales must be of columns, got {name!r}; found: {found}"
+                )
+        each, usual = dict(zip(given, values, strict=True)), np.median(values, axis=0)
+        both = zip(self.names, self.scales, strict=True)
+        ordered = [each.get(name, each.get(scale, usual)) for name, scale in both]
+        return [float(value) for value in np.ravel(ordered)]
 
 
 def relevances(kernels: Sequence[Kernel], deviations: Doubles) -> Doubles | None:

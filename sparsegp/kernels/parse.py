@@ -10,7 +10,7 @@ import re
 from sparsegp.errors import KernelSyntaxError, SettingsError, short
 from sparsegp.kernels.algebra import Constant
 from sparsegp.kernels.base import KERNELS, Kernel
-from sparsegp.kernels.names import Columns, length_scales
+from sparsegp.kernels.columns import Columns
 from sparsegp.texts import build, call, literal, tree, written
 
 MAX_CHARACTERS = 1 << 19
@@ -20,7 +20,7 @@ MAX_CHARACTERS = 1 << 19
 def parse(text: str, columns: Columns | None = None) -> Kernel:
     """Return the kernel that a text describes; the inverse of ``str``.
 
-    Length scales by name are put into the order of the columns, if these are given.
+    Length scales by name are put into the order of the columns, if given.
 
     Raises
     ------
@@ -83,5 +83,6 @@ def _kernel(node: ast.expr, columns: Columns | None) -> Kernel:
         case _:
             kernel, values, named = call(node, KERNELS)
             if kernel.variadic and values and isinstance(values[-1], dict):
-                values[-1:] = length_scales(values[-1], columns)
+                names = (*values[-1],)
+                values[-1:] = (columns or Columns(names, names, names)).in_order(values[-1])
             return build(kernel, values, named)

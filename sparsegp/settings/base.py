@@ -116,19 +116,14 @@ class Settings(Checked):
             kernel(probe, probe)  # raises where the kernel does not fit the columns
         return filled
 
-    def for_columns(self, columns: "Columns | None") -> Self:
+    def for_columns(self, columns: "Columns") -> Self:
         """Return the settings for a table: length scales by name are put into its order."""
         from sparsegp.kernels import parse
 
         if self.kernel is None or "{" not in self.kernel:
             return self
-        if columns is None:
-            raise SettingsError(
-                "a kernel with length scales by name needs a table whose columns have names; give "
-                "such a table, or one length scale per column in their order"
-            )
-        texts = (str(parse(text, columns)) for text in self.kernel.split(";"))
-        return replace(self, kernel="; ".join(texts))
+        each = self.kernel.split(";")
+        return replace(self, kernel="; ".join(str(parse(text, columns)) for text in each))
 
     @property
     def heeds_weights(self) -> bool:

@@ -237,21 +237,21 @@ def test_what_columns_hold(values, kind, names):
 @pytest.mark.parametrize(
     ("values", "kind", "message"),
     [
-        ([[1], [2], [3]], None, r"row 0, column 'a': \[1\] is of type list: convert the col"),
+        ([[1], [2], [3]], None, r"row 0, column 'a': \[1\] is of type list: convert it or leave"),
         ([1j, 2j, 3j], None, "is of type complex"),
         ([10**400, 1, 2], None, "row 0, column 'a': 10{30}.* is not a finite number"),
         ([1, 2, 3], "date", "row 0, column 'a': 1 is not a date .*, such as 2024-12-31"),
         (
             *(["1", "x", None], "number"),
-            r"row 1, column 'a': 'x' is not a number: correct it, or replace it by NaN, or make "
-            r"its column one of words, in pandas by astype\('category'\)$",
+            r"row 1, column 'a': 'x' is not a number: correct it, or replace it by NaN, or have "
+            r"its column read as words, in pandas by astype\('category'\)$",
         ),
         ([*range(30), "low", None], None, "row 30, column 'a': 'low' is not a number"),
         ([*np.arange(30) / 2, "low"], None, "row 30, column 'a': 'low' is not a number"),
         ([*map(str, range(30)), "?"], None, r"row 30, column 'a': '\?' is not a number"),
         ([7, 7, 7], None, "columns that vary; those of T have one value, or none: a"),
-        (pd.period_range("2020", periods=3, freq="D"), None, "Period: convert it to dates"),
-        ([datetime.time(7), datetime.time(8)], None, "is of type time: convert it to numbers"),
+        (pd.period_range("2020", periods=3, freq="D"), None, "Period: convert it by dt.to_t"),
+        ([datetime.time(7), datetime.time(8)], None, "is of type time: convert it to hours"),
         ([None] * 3, None, r"none: a \(no value\)"),
         ([pd.NA] * 3, None, r"none: a \(no value\)"),
         (pd.array([None] * 3, "str"), None, r"none: a \(no value\)"),

@@ -103,9 +103,9 @@ def test_a_kernel_by_name_fits_rows_that_are_encoded_otherwise(iris, words, kern
     again.fit(X[5:], words[5:])
     assert again.model_.names == ("width", "size=large", "size=small")[: len(again.model_.names)]
     assert "missing" not in again.kernel_
-    with pytest.raises(ValueError, match="must have length scales of columns of the table"):
+    with pytest.raises(ValueError, match="length scales must be of columns, got 'size"):
         again.fit(X[["width"]], words)
-    with pytest.raises(ValueError, match="needs a table whose columns have names"):
+    with pytest.raises(ValueError, match="found: columns without names"):
         again.fit(iris[0], words)
 
 

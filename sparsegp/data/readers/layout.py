@@ -115,8 +115,9 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if decimal not in {".", ","} or decimal == delimiter:
         raise DataError(f"`decimal` must be . or , and not the delimiter; got {quoted(decimal)}")
     has_header = columns.header
-    if has_header is not False and delimiter in {SPACE, "\t"} and _lacks_a_name(fields, rest):
-        fields, has_header = ["", *fields], True
+    is_short = {len(row) - len(fields) for row in rest} == {1}
+    if has_header is not False and is_short and delimiter in {SPACE, "\t"}:
+        fields, has_header = ["", *fields], True  # as R's write.table writes it
     if has_header is None:
         called = columns.called or name
         has_header = columns.named_in(fields) or _is_header(fields, rest, decimal, called)
@@ -173,11 +174,6 @@ def _delimiter(head: str, cut: bool, name: str) -> str:
                 return mark
     first = head.lstrip().split("\n", maxsplit=1)[0]
     return next((mark for mark in DELIMITERS if mark in first), SPACE)
-
-
-def _lacks_a_name(fields: Sequence[str], rest: Sequence[Sequence[str]]) -> bool:
-    """Return whether the names of all columns but the first are given, as R's write.table does."""
-    return {len(row) - len(fields) for row in rest} == {1}
 
 
 def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
