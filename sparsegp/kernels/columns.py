@@ -1,5 +1,6 @@
 """Kernels with per-column length scales, for dissimilar columns, and relevances of columns."""
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +93,7 @@ class Columns(NamedTuple):
     """Names of encoded columns, (p,), of their length scales, (p,), and of all columns of a table.
 
     By these names the length scales of a kernel also fit other rows, which may be encoded
-    otherwise: a mapping in the text of the kernel holds them, as in ``ard({'age': 2.0})``.
+    otherwise: a mapping in the text of the kernel holds them, as in ``ard({"age": 2.0})``.
     """
 
     names: tuple[str, ...] = ()
@@ -110,7 +111,8 @@ class Columns(NamedTuple):
                 if [named[name] for name in self.scales] != each:
                     named = dict(zip(self.names, each, strict=True))
                 # without signs that mean something else in texts of kernels
-                scales = re.sub("[#;]|(?<= ) ", lambda sign: f"\\x{ord(sign[0]):02x}", repr(named))
+                scales = json.dumps(named, ensure_ascii=False)
+                scales = re.sub(r"[#;]|[^\S ]|(?<= ) ", lambda a: f"\\u{ord(a[0]):04x}", scales)
                 start = own.removesuffix(", ".join(map(repr, given)) + ")")
                 text = text.replace(own, f"{start}{scales})")
         return text

@@ -90,7 +90,7 @@ def test_length_scales_by_name(text, kernel):
 
 
 def test_any_name_can_be_written():
-    names = ("#; a", "b  'c'\t\"é)", " {1: 2}, ")
+    names = ("#; a\u2003\\", "b  'c'\t\"é)", " {1: 2}, ")
     columns, kernel = Columns(names, names, names), 2 * (ARD((1.0, 2.0, 3.0)) + RBF(1))
     text = columns.text(kernel)
     assert not {"#", ";"} & {*text}
