@@ -235,7 +235,7 @@ class Kernel(Member, ABC):
         if self.variadic and self.complete and not self.has_ard(n_features):
             raise SettingsError(
                 f"{self.name} has {len(self.parameter_names)} length scales but the inputs have "
-                f"{n_features} columns; give one per column or leave them out"
+                f"{n_features} columns; give one per column, as by name, or leave them out"
             )
 
     @property

@@ -82,7 +82,8 @@ def _kernel(node: ast.expr, columns: Columns | None) -> Kernel:
             return Constant(literal(node))
         case _:
             kernel, values, named = call(node, KERNELS)
-            if kernel.variadic and values and isinstance(values[-1], dict):
+            by_name = len(values) > kernel.n_fixed and isinstance(values[-1], dict)
+            if kernel.variadic and by_name:
                 names = (*values[-1],)
                 values[-1:] = (columns or Columns(names, names, names)).in_order(values[-1])
             return build(kernel, values, named)

@@ -108,6 +108,8 @@ NUMBER_AT_LEAST = "must be positive and finite, got"
         ("ard({'a': 1, 'b': (1, 2)})", "a number or four numbers for each name, got {'a': 1"),
         ("ard({})", "a number or four numbers for each name, got {}"),
         ("ard({'a': -1})", "length scale 0 of ard must be positive"),
+        ("ard({'a': 'x'})", "a number or four numbers for each name"),
+        ("power({'a': 1})", "exponent of power must be one number"),
         ("rbf({'a': 1})", "length scale of rbf must be one number"),
         ("é + rbf(0)", "unknown kernel 'é'"),
         ("", "cannot read kernel '': the text is empty; write for example '2*rbf(1.5)"),
