@@ -1,13 +1,13 @@
-"""The program in this process, child processes that import this checkout, and a dask cluster."""
+"""The program in this process, and child processes that import this checkout."""
 
 import json
 import os
-import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,43 +86,14 @@ def worker_processes(of: int) -> list[psutil.Process]:
     return found
 
 
-@contextmanager
-def dask_cluster(folder: Path, *options: str) -> Iterator[Path]:
-    """Start `dask scheduler` and two `dask worker`, each a process of its own, with more options.
-
-    Yields the file that the scheduler writes. In the end they go at once, with their children.
-    """
-    path = folder / "scheduler.json"
-    common = ["--scheduler-file", str(path), "--host", "127.0.0.1"]
-    common += ["--dashboard-address", "127.0.0.1:0", *options]
-    worker = ["--nthreads", "1", "--memory-limit", "0", "--local-directory", str(folder)]
-    with ExitStack() as stack:
-        stack.callback(_end_session, start_dask("scheduler", "--port", "0", *common))
-        for _ in range(2):
-            stack.callback(_end_session, start_dask("worker", *common, *worker))
-        assert wait_until(lambda: is_written(path)), "the scheduler did not start"
-        yield path
+def free_port() -> int:
+    """Return a port of this machine that nobody listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
-def is_written(path: Path) -> bool:
-    """Whether a JSON file is there, and whole."""
-    with suppress(OSError, ValueError):
-        return bool(json.loads(path.read_text()))
-    return False
-
-
-def start_dask(*arguments: str, **names: str) -> "subprocess.Popen[bytes]":
-    """Start a part of a dask cluster in a session of its own, with variables of the environment."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "dask", *arguments],
-        env=environment() | names,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def _end_session(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def make_certificate(folder: Path) -> Path:
+    """Make a certificate and a key in a new folder, as the documentation says, and return it."""
+    subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", folder], check=True)
+    return folder

@@ -4,6 +4,7 @@ import signal
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -129,10 +130,16 @@ def nlpp(model: sparsegp.Model, X: np.ndarray, y: np.ndarray) -> float:
 
 
 class Stopper(Progress):
-    """Asks the run to stop, as a queueing system does, at a report; of a stage if it is named."""
+    """Asks the run to stop, as a queueing system does, at a report; of a stage if it is named.
 
-    def __init__(self, reports: int, stage: str | None = None) -> None:
+    Or does something else, once.
+    """
+
+    def __init__(
+        self, reports: int, stage: str | None = None, do: Callable[[], Any] | None = None
+    ) -> None:
         self.reports, self.stage, self.counts = reports, stage, stage is None
+        self.do = do or partial(signal.raise_signal, signal.SIGTERM)
 
     def start(self, total: int, unit: str, description: str) -> None:
         self.counts = self.stage in (None, description)
@@ -140,7 +147,7 @@ class Stopper(Progress):
     def update(self, done: int, **figures: float | str) -> None:
         self.reports -= self.counts
         if self.counts and self.reports == 0:
-            signal.raise_signal(signal.SIGTERM)
+            self.do()
 
 
 @contextmanager

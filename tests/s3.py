@@ -5,7 +5,6 @@ Tests that need it are left out where moto's server or s3fs is not installed:
 """
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ from uuid import uuid4
 import fsspec
 import pytest
 
+from tests.processes import free_port
+
 KEYS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 
@@ -23,8 +24,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "secret"}
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for package in ("moto.server", "s3fs"):
         pytest.importorskip(package)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with (tmp_path_factory.mktemp("s3") / "log").open("wb") as log:

@@ -13,12 +13,12 @@ import time
 import numpy as np
 import psutil
 import pytest
-from distributed import Client
 
 import sparsegp
 from sparsegp.data import open_dataset
-from tests.processes import KERNEL, PATIENCE, dask_cluster, environment, invoke, worker_processes
+from tests.processes import KERNEL, PATIENCE, environment, invoke, worker_processes
 from tests.runs import assert_same
+from tests.runtime.by_hand import Cluster
 
 ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
@@ -132,14 +132,10 @@ def test_scheduler_and_workers_started_by_hand(clusters, tmp_path):
     """The result is that of threads, to the last bit; the cluster stays, and is empty."""
     settings = ("train", clusters, "--n-active", 150, "--posterior", "active", "--quiet")
     invoke(*settings, "--threads", 2, "--out", tmp_path / "threads")
-    with (
-        dask_cluster(tmp_path) as path,
-        Client(scheduler_file=path, set_as_default=False) as client,
-    ):
-        client.wait_for_workers(2, timeout=PATIENCE)
-        where = ("--scheduler-file", path, "--block-rows", 512)
+    with Cluster(tmp_path, nannies=True) as cluster:
+        where = ("--scheduler-file", cluster.file, "--block-rows", 512)
         invoke(*settings, *where, "--out", tmp_path / "cluster")
-        assert len(client.nthreads()) == 2
-        assert not any(client.has_what().values())
+        assert len(cluster.client.nthreads()) == 2
+        assert not any(cluster.client.has_what().values())
     found, expected = (sparsegp.load(tmp_path / name) for name in ("cluster", "threads"))
     assert_same(found, expected, open_dataset(clusters).train.X.compute())

@@ -1,51 +1,69 @@
 """A scheduler and workers that a test starts one by one, each a process, and does things to."""
 
 import gc
+import json
+import os
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from distributed import Client
 
-from sparsegp.runtime.clusters import connect
+from sparsegp.runtime.clusters import _security, connect
 from sparsegp.runtime.dask import DaskRuntime
-from tests.processes import PATIENCE, is_written, start_dask, wait_until
+from tests.processes import PATIENCE, environment, wait_until
 
 
 class Cluster:
-    """A scheduler and workers without nannies, so that nobody starts a lost one again.
+    """A scheduler and workers, where nobody starts a lost one again unless there are nannies.
 
     The scheduler gives up a worker that is silent for `ttl`, or twice as long.
     """
 
-    def __init__(self, folder: Path, n_workers: int = 2, ttl: str = "300s") -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        n_workers: int = 2,
+        ttl: str = "300s",
+        nannies: bool = False,
+        tls: Path | None = None,
+    ) -> None:
+        self.folder, self.tls = folder, tls
         self.file = folder / "scheduler.json"
-        self.n_workers, self.ttl = n_workers, ttl
+        self.n_workers, self.ttl, self.nannies = n_workers, ttl, nannies
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
         self.scheduler = self._start("scheduler", "--port", "0")
-        assert wait_until(lambda: is_written(self.file)), "the scheduler did not start"
+        assert wait_until(self.is_written), "the scheduler did not start"
         for _ in range(self.n_workers):
             self.add()
         gc.collect()  # a client of an earlier test, finalized while this one starts, would hang
-        self.client: Any = Client(scheduler_file=str(self.file), set_as_default=False)
+        how = {"scheduler_file": str(self.file), "security": _security(self.tls)}
+        self.client: Any = Client(**how, set_as_default=False)
         self.client.wait_for_workers(self.n_workers, timeout=PATIENCE)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.client.close(timeout=0.5)
         for process in [*self.workers.values(), self.scheduler]:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+    def is_written(self) -> bool:
+        """Whether the file of the scheduler is there, and whole."""
+        with suppress(OSError, ValueError):
+            return bool(json.loads(self.file.read_text()))
+        return False
 
     def add(self) -> None:
         name = f"worker-{len(self.workers)}"
-        common = ["--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--name", name]
-        common += ["--local-directory", str(self.folder)]
+        common = ["--nanny" if self.nannies else "--no-nanny", "--nthreads", "1", "--name", name]
+        common += ["--memory-limit", "0", "--local-directory", str(self.folder)]
         self.workers[name] = self._start("worker", *common)
 
     def retire(self, name: str) -> None:
@@ -80,6 +98,16 @@ class Cluster:
         return None
 
     def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        where = ["--scheduler-file", str(self.file), "--host", "127.0.0.1"]
-        ttl = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl}
-        return start_dask(*arguments, *where, "--dashboard-address", ":0", **ttl)
+        words = ["--scheduler-file", str(self.file), "--host", "127.0.0.1"]
+        words += ["--dashboard-address", "127.0.0.1:0"]
+        if self.tls:
+            words += ["--protocol", "tls", "--tls-ca-file", str(self.tls / "ca.pem")]
+            words += ["--tls-cert", str(self.tls / "cert.pem")]
+            words += ["--tls-key", str(self.tls / "key.pem")]
+        return subprocess.Popen(
+            [sys.executable, "-m", "dask", *arguments, *words],
+            env=environment() | {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )

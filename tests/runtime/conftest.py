@@ -11,16 +11,17 @@ from sparsegp.runtime.base import Runtime
 from sparsegp.runtime.clusters import connect, start_local
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.runtime.threads import ThreadRuntime
-from tests.processes import PATIENCE, dask_cluster
+from tests.processes import PATIENCE
 from tests.runtime import blocks
+from tests.runtime.by_hand import Cluster
 
 cloudpickle.register_pickle_by_value(blocks)
 
 
 @pytest.fixture(scope="session")
 def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with dask_cluster(tmp_path_factory.mktemp("cluster")) as path:
-        yield path
+    with Cluster(tmp_path_factory.mktemp("cluster"), nannies=True) as cluster:
+        yield cluster.file
 
 
 @pytest.fixture(scope="session")

@@ -6,24 +6,21 @@ import logging.handlers
 import os
 import signal
 import socket
-import subprocess
 import time
 import weakref
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 import pytest
 
-import sparsegp
 from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.clusters import connect, read_cluster_file
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
-from tests.processes import PATIENCE, dask_cluster, invoke, run_python
+from tests.processes import PATIENCE, ROOT, invoke, make_certificate, run_python
 from tests.runtime.blocks import Tally, parts
+from tests.runtime.by_hand import Cluster
 
-ROOT = Path(sparsegp.__file__).parents[1]
 READY = [*sorted((ROOT / "cluster").glob("*/cluster.yaml")), ROOT / "cluster" / "scheduler.yaml"]
 LOCAL = "class: distributed.LocalCluster\n"
 NO_DASHBOARDS = "dashboard_address: 127.0.0.1:0\nworker_dashboard_address: 127.0.0.1:0\n"
@@ -222,19 +219,13 @@ def test_ready_files_can_be_read():
 # -- who may join ----------------------------------------------------------------------------------
 
 
-def make_certificate(folder):
-    subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", folder], check=True)
-    return folder
-
-
 @pytest.mark.slow
 @ready_files
 def test_only_who_holds_the_certificate_joins(tmp_path):
     own, stranger = (make_certificate(tmp_path / name) for name in ("own", "stranger"))
     assert all(path.stat().st_mode & 0o077 == 0 for path in own.iterdir())
-    files = {"--tls-ca-file": "ca.pem", "--tls-cert": "cert.pem", "--tls-key": "key.pem"}
-    words = [word for name, file in files.items() for word in (name, str(own / file))]
-    with dask_cluster(tmp_path, *words, "--protocol", "tls") as path:
+    with Cluster(tmp_path, nannies=True, tls=own) as cluster:
+        path = cluster.file
         assert "tls://" in answers(path, tls=own)
         for options in ({}, {"tls": stranger}):
             with pytest.raises(ClusterError, match="no dask scheduler answered"):

@@ -4,7 +4,6 @@ The schemas are those that the operator is installed with: they come with its Py
 """
 
 import json
-import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -15,7 +14,7 @@ import pytest
 import yaml
 
 import sparsegp
-from tests.processes import ROOT, environment
+from tests.processes import ROOT, environment, free_port, make_certificate
 from tests.runs import assert_same
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -110,15 +109,13 @@ def test_manifests_fit_together():
 @pytest.mark.usefixtures("searching")
 def test_the_commands_of_the_job_train(tmp_path):
     """Scheduler, workers and driver as the pods run them, apart from folders, names and ports."""
-    subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", tmp_path / "tls"], check=True)
+    make_certificate(tmp_path / "tls")
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, size=90)
     X = rng.standard_normal((3, 4))[y] * 3.0 + rng.standard_normal((90, 4))
     (tmp_path / "data").mkdir()
     np.savez(tmp_path / "data" / "mine.npz", X=X, y=y)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
 
     def here(text):
         for there, local in {

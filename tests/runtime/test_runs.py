@@ -13,17 +13,16 @@ import pytest
 
 import sparsegp
 from sparsegp.errors import ClusterError
-from sparsegp.progress import Progress
 from tests.processes import PATIENCE
-from tests.runs import assert_same
+from tests.runs import Stopper, assert_same
 from tests.runtime.by_hand import Cluster
 
 SETTINGS = {"n_active": 200, "kernel": "20*rbf(3)", "block_rows": 1024}
 LIMITS = {"rejoin_timeout": 1.0, "rebalance_interval": 0.5}
 SILENT = {"heartbeat_timeout": 5.0}
 """For workers that are stopped; one that is only slow must not seem to be."""
-STAGES = {"select": 100, "posterior": 5}
-"""After how many rows or rounds something happens."""
+STAGES = {"select": 8, "posterior": 5}
+"""At which report something happens."""
 
 
 def replace_all(cluster):
@@ -47,21 +46,6 @@ HARMS = {
 }
 
 
-class Disturbed(Progress):
-    """Progress of a run that does something on the way, once."""
-
-    def __init__(self, stage, do):
-        self.stage, self.do, self.current, self.done = stage, do, "", False
-
-    def start(self, total, unit, description):
-        self.current = description
-
-    def update(self, done, **figures):
-        if not self.done and self.current == self.stage and done >= STAGES[self.stage]:
-            self.done = True
-            self.do()
-
-
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(0)
@@ -80,9 +64,9 @@ def expected(data):
 def test_result_is_identical(harm, stage, data, expected, tmp_path):
     limits = LIMITS | (SILENT if harm == "stop" else {})
     with Cluster(tmp_path) as cluster, cluster.runtime(**limits) as runtime:
-        progress = Disturbed(stage, lambda: HARMS[harm](cluster))
+        progress = Stopper(STAGES[stage], stage, lambda: HARMS[harm](cluster))
         model = sparsegp.train(*data, runtime=runtime, progress=progress, **SETTINGS)
-        assert progress.done
+        assert progress.reports <= 0
         assert_same(model, expected, data[0][:500])
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,7 @@ import yaml
 import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.runtime import open_runtime
-from tests.processes import KERNEL, ROOT, environment, wait_until
+from tests.processes import KERNEL, ROOT, environment, free_port, wait_until
 from tests.runs import assert_same
 from tests.runtime.blocks import Tally
 
@@ -80,10 +79,7 @@ def slurm():
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))
         for name in ("state", "spool"):
             (folder / name).mkdir()
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            two.bind(("127.0.0.1", 0))
-            ports = one.getsockname()[1], two.getsockname()[1]
+        ports = free_port(), free_port()
         config, key = folder / "slurm.conf", folder / "munge.key"
         config.write_text(SETTINGS.format(folder=folder, ports=ports))
         key.write_bytes(os.urandom(128))

@@ -15,7 +15,7 @@ import yaml
 
 from sparsegp.errors import ClusterError
 from sparsegp.runtime import open_runtime
-from tests.processes import ROOT, environment, wait_until
+from tests.processes import environment, free_port, make_certificate, wait_until
 from tests.runtime.blocks import Tally
 
 pytest.importorskip("asyncssh")
@@ -44,9 +44,7 @@ def server(tmp_path_factory):
     host_key, user_key, config = folder / "host", folder / "user", folder / "sshd_config"
     for key in (host_key, user_key):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     lines = {
         "Port": port,
         "ListenAddress": "127.0.0.1",
@@ -101,8 +99,7 @@ def remote(server):
 
 def test_machines_over_ssh_with_a_certificate(server, tmp_path):
     """TLS as the configuration of Dask says: it goes to the machines with the commands."""
-    folder = tmp_path / "tls"
-    subprocess.run(["sh", ROOT / "cluster" / "certificate.sh", folder], check=True)
+    folder = make_certificate(tmp_path / "tls")
     files = {"ca-file": "ca.pem"}
     for role in ("scheduler", "worker", "client"):
         files |= {f"{role}.cert": "cert.pem", f"{role}.key": "key.pem"}
