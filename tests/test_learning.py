@@ -52,6 +52,7 @@ def test_major_steps_go_down_and_the_last_or_the_best_is_taken(settings, calibra
     for step in steps:
         assert (np.diff(step["criterion"]) <= 1e-9 * abs(step["criterion"][0])).all()
         assert len(step["criterion"]) <= settings["minor_steps"] + 1
+        assert "bounded" not in step  # the hyperprior sees to that
     assert steps[-1]["kernel"] != steps[0]["kernel"]
     if calibration == "none":
         last = [parse(text).parameters() for text in steps[-1]["kernel"].split("; ")]
@@ -128,11 +129,6 @@ def test_numbers_without_noise_end_at_a_bound(kernel):
     assert "gaussian.log_noise_variance" in model.report["learning"][-1]["bounded"]
     assert_allclose(model.likelihood.noise_variance, 0.1 * np.exp(-FARTHEST), rtol=1e-12)
     assert_allclose(model.predict(X), numbers, atol=0.05)
-
-
-def test_a_hyperprior_keeps_parameters_from_their_bounds():
-    model = sparsegp.train(*labelled(BINARY), **BINARY)
-    assert not any("bounded" in step for step in model.report["learning"])
 
 
 def test_bounds_are_those_of_the_first_start_after_a_resume(tmp_path):

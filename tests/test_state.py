@@ -69,12 +69,6 @@ def test_comes_back_the_same(state):
     assert isinstance(again.steps, tuple)
 
 
-def test_names():
-    names = to_arrays(FULL)
-    assert {"number", "inner.point", "chains.11.note", "steps", "notes"} <= names.keys()
-    assert not {"cache", "start", "other.point", "likelihood"} & to_arrays(EMPTY).keys()
-
-
 @pytest.mark.parametrize("name", ["number", "inner.point", "notes"])
 def test_what_is_missing_or_damaged_is_refused(name):
     arrays = to_arrays(FULL)
