@@ -120,3 +120,18 @@ def test_few_rows_of_rare_classes_are_crossed(counts, is_crossed):
     assert (len(choose_folds(target, TrainSettings())) > 0) == is_crossed
     assert choose_validation_rows(target, TrainSettings()).any() != is_crossed
     assert choose_validation_rows(target, TrainSettings(), keeps_scale=True).any()
+
+
+def test_rounding_errors_of_features_are_not_fitted():
+    """A kernel of fewer directions than there are active rows."""
+    rng = np.random.default_rng(0)
+    X = np.exp(1.5 * rng.normal(size=(1400, 12)))
+    y = np.digitize(np.log(X) @ rng.normal(size=12) + 2 * rng.normal(size=1400), [-2, 2])
+    found = {}
+    for precision in ("float32", "float64"):
+        settings = {"kernel": "100*rbf(200)", "scaling": "standard", "precision": precision}
+        model = sparsegp.train(X[:900], y[:900], n_active=600, **settings)
+        found[precision] = sparsegp.evaluate(model, X[900:], y[900:]).nlpp
+        assert model.report["rounds"] < 100
+        assert model.report["jitter_of_penalty"] < 1e-3
+    assert found["float32"] == pytest.approx(found["float64"], abs=0.005)

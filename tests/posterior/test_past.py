@@ -168,9 +168,5 @@ def test_rows_go_one_by_one_by_what_is_lost(n_kernels, of_all_rows):
     for _ in range(5):
         left = [i for i in range(12) if i not in expected]
         expected.append(min(left, key=lambda i: loss(active, [*expected, i], gain)))
-    assert rows_to_remove(active, weights, 5).tolist() == expected
-
-
-def test_nothing_goes_unasked():
-    active = active_rows(np.random.default_rng(1).normal(size=(8, 3)))
-    assert rows_to_remove(active, sites.regression(active, active.site), 0).size == 0
+    for count in (0, 5):
+        assert rows_to_remove(active, weights, count).tolist() == expected[:count]
