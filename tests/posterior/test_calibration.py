@@ -15,7 +15,6 @@ from sparsegp.posterior.calibration import (
     PRIOR,
     fit,
     fit_by_slopes,
-    latent_validation,
     with_calibration,
 )
 from sparsegp.posterior.predict import Posterior
@@ -63,20 +62,6 @@ def test_temperature_of_latent_value_and_bias_is_found(truth):
     z = (2.0 * target - 1.0) * (mean[:, 0] + BIAS) / weights.calibration.temperature
     z /= np.sqrt(1.0 + weights.calibration.variance_weight * variance[:, 0])
     assert weights.report["validation_nlpp"] == pytest.approx(-log_ndtr(z).mean(), rel=1e-12)
-
-
-def test_no_bias_no_difference():
-    active, rng = active_rows(MultinomialProbit(12, (0.0, 0.0, 0.0)), 3), np.random.default_rng(3)
-    rows = ValidationRows(rng.normal(size=(300, 2)), rng.integers(3, size=300))
-    weights = with_calibration(active, rows, adf(active, None))
-    mean, variance, target = latent_validation(active, rows, weights)
-
-    def log_z(temperature, weight):
-        return MultinomialProbit(12).log_z(mean / temperature, weight * variance, target)
-
-    found = weights.calibration.temperature, weights.calibration.variance_weight
-    assert found == fit(log_z, PRIOR)
-    assert found[0] > 1.2  # of labels that have nothing to do with the latent values
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 4.0])
