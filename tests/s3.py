@@ -7,15 +7,15 @@ Tests that need it are left out where moto's server or s3fs is not installed:
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from uuid import uuid4
 
 import fsspec
 import pytest
 
-from tests.processes import free_port
+from tests.processes import free_port, wait_until
 
 KEYS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "secret"}
 
@@ -30,22 +30,18 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (tmp_path_factory.mktemp("s3") / "log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | KEYS)
         try:
-            wait_for(address)
+            assert wait_until(lambda: answers(address)), f"nobody answers at {address}"
             yield address
         finally:
             server.terminate()
             server.wait(30)
 
 
-def wait_for(address: str) -> None:
-    for _ in range(300):
-        try:
-            urllib.request.urlopen(f"{address}/moto-api", timeout=5).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError(f"nobody answers at {address}")
+def answers(address: str) -> bool:
+    with suppress(OSError):
+        urllib.request.urlopen(f"{address}/moto-api", timeout=5).close()
+        return True
+    return False
 
 
 @pytest.fixture(scope="session")

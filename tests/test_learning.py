@@ -22,6 +22,7 @@ REGRESSION = {
     "learn": "evidence",
     "major_steps": 6,
 }
+NOISELESS = {**BINARY, "hyperprior": "", "calibration": "none", "kernel": "10*rbf"}
 MODELS = {"binary": BINARY, "a set a class": PAIRS, "one set": SHARED}
 
 STRATEGIES = ("constant", "hybrid", "exact")
@@ -109,8 +110,8 @@ def without_noise(rare=False):
 )
 def test_labels_without_noise_end_at_a_bound(strategy, rare):
     X, y = without_noise(rare)
-    settings = {**BINARY, "hyperprior": "", "major_steps": 7, "minor_steps": 8}
-    model = sparsegp.train(X, y, **settings, strategy=strategy, calibration="none", kernel="10*rbf")
+    settings = {**NOISELESS, "major_steps": 7, "minor_steps": 8}
+    model = sparsegp.train(X, y, **settings, strategy=strategy)
     steps = model.report["learning"]
     assert len(steps) == 7
     assert "constant.value" in steps[-1]["bounded"]  # any larger variance tells them as well
@@ -133,8 +134,7 @@ def test_numbers_without_noise_end_at_a_bound(kernel):
 
 def test_bounds_are_those_of_the_first_start_after_a_resume(tmp_path):
     X, y = without_noise()
-    settings = {**BINARY, "hyperprior": "", "major_steps": 3, "minor_steps": 6}
-    settings |= {"strategy": "exact", "calibration": "none", "kernel": "10*rbf"}
+    settings = {**NOISELESS, "minor_steps": 6, "strategy": "exact"}
     expected = sparsegp.train(X, y, **settings)
     assert expected.report["learning"][-1]["bounded"]
     with pytest.raises(Interrupted):

@@ -8,22 +8,16 @@ from sparsegp.dense import EP, Exact, Laplace, Problem
 from sparsegp.dense.learning import maximise
 from sparsegp.dense.sampling import kernel_prior
 from sparsegp.errors import NumericalError
-from sparsegp.kernels import RBF
 from sparsegp.learning.hyperpriors import Hyperprior
-from sparsegp.likelihoods import Gaussian, Probit, Softmax
+from sparsegp.likelihoods import Gaussian
+from tests.dense import test_contract as contract
 from tests.dense.sessions import StoppedError, Watched
 
 METHODS = [Laplace(), EP(schedule="parallel")]
 
 
-def problem(several=False, n=16):
-    rng = np.random.default_rng(2)
-    x = rng.normal(size=(n, 2))
-    score = np.stack([x[:, 0], x[:, 1], -x.sum(axis=1)], axis=1) + 0.4 * rng.normal(size=(n, 3))
-    if several:
-        kernels = [3.0 * RBF(1.0 + c) for c in range(3)]
-        return Problem(x, score.argmax(axis=1), kernels, Softmax(), 3)
-    return Problem(x, (score[:, 0] > 0).astype(np.int64), [3.0 * RBF(0.7)], Probit(), 1)
+def problem(several=False):
+    return contract.problem("softmax" if several else "probit", "laplace", 16, each=several)
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -182,7 +182,6 @@ def test_mistakes_in_a_file_are_one_line(text, tmp_path):
         ("class: nowhere.MoonCluster\n", "there is no nowhere.MoonCluster"),
         ("class: distributed.MoonCluster\n", "there is no distributed.MoonCluster"),
         (LOCAL + NO_DASHBOARDS + "memroy_limit: 1\n", "did not start .*memroy_limit"),
-        (LOCAL + NO_DASHBOARDS + "bogus: 1\n", "did not start .*bogus"),
         (LOCAL + NO_DASHBOARDS + "host: nowhere.invalid\n", "did not start"),
         ("scheduler: tcp://127.0.0.1:9\ntls: ~nobody-at-all\nseconds: 1\n", "must hold ca.pem"),
     ],

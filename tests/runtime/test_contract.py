@@ -28,17 +28,13 @@ def test_answers_come_in_block_order(runtime):
         assert runtime.map_blocks("name", "part")[-1] == f"part {n_blocks - 1}"
 
 
-def test_one_block_is_called_alone(runtime):
-    runtime.build(Tally, parts(3))
+def test_some_blocks_are_called_or_summed(runtime):
+    runtime.build(Tally, parts(5))
     for step in (1, 2):  # a message that comes twice changes nothing
         assert runtime.ask([1], "add", step) == runtime.ask([1], "add", step)
     assert runtime.ask([2, 0], "name") == ["block 2", "block 0"]
     with pytest.raises(IndexError):
-        runtime.ask([3], "name")
-
-
-def test_sum_of_some_blocks(runtime):
-    runtime.build(Tally, parts(5))
+        runtime.ask([5], "name")
     assert runtime.sum_blocks(range(5), "share", 2).tolist() == [0, 22222, 44444]
     assert runtime.sum_blocks([1, 4], "share", 1).tolist() == [0, 10010, 20020]
 
