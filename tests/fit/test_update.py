@@ -142,27 +142,22 @@ def test_weights_of_old_and_new_rows():
 
 
 def test_what_must_hold(model):
-    X, y = OLD
-    with pytest.raises(DataError, match="active rows"):
-        sparsegp.update(model, *NEW, old=(X[::-1], y[::-1]))
-    with pytest.raises(DataError, match="must hold the labels that the model was trained on; that"):
-        sparsegp.update(model, *NEW, old=(X, y[::-1]))
+    (X, y), (new, labels) = OLD, NEW
     more = np.vstack([X, X[:1]]), np.append(y, y[0])
-    message = f"must hold the {len(X)} rows that the model was trained on"
-    with pytest.raises(DataError, match=message):
-        sparsegp.update(model, *NEW, old=more)
-    with pytest.raises(DataError, match="columns"):
-        sparsegp.update(model, NEW[0][:, :2], NEW[1], old=OLD)
-    with pytest.raises(SettingsError, match="pair"):
-        sparsegp.update(model, *NEW, old=X)
     dense = sparsegp.train(X[:60], y[:60], method="laplace")
-    with pytest.raises(SettingsError, match="method=ivm"):
-        sparsegp.update(dense, *NEW, old=OLD)
-    with pytest.raises(DataError, match="train a new model"):
-        sparsegp.update(model, NEW[0], NEW[1] + 1)
     sites = sparsegp.train(*OLD, kernel=KERNEL, n_active=60, posterior="adf")
-    with pytest.raises(SettingsError, match="old rows too"):
-        sparsegp.update(sites, *NEW)
+    for of, rows, old, error, message in (
+        (model, NEW, (X[::-1], y[::-1]), DataError, "active rows"),
+        (model, NEW, (X, y[::-1]), DataError, "the labels that the model was trained on; that"),
+        (model, NEW, more, DataError, f"the {len(X)} rows that the model was trained on"),
+        (model, (new[:, :2], labels), OLD, DataError, "columns"),
+        (model, NEW, X, SettingsError, "pair"),
+        (dense, NEW, OLD, SettingsError, "method=ivm"),
+        (model, (new, labels + 1), None, DataError, "train a new model"),
+        (sites, NEW, None, SettingsError, "old rows too"),
+    ):
+        with pytest.raises(error, match=message):
+            sparsegp.update(of, *rows, old=old)
 
 
 def test_a_class_that_was_not_there(model):
