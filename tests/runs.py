@@ -35,6 +35,7 @@ REGRESSION: dict[str, Any] = {
     "kernel": "rbf",
 }
 PAIRS: dict[str, Any] = {"active_per_class": True, "n_active": 32}
+EACH: dict[str, Any] = {"kernel_per_class": True, "kernel": "1*rbf; 2*rbf; 3*rbf"}
 PER_CLASS: dict[str, Any] = {"sites": "moments", "kernel_per_class": True, "n_active": 25}
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -67,9 +68,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "learnt, per class": {**PER_CLASS, "kernel": "3*rbf; 2*matern52; 1*ard", **PRIOR},
     "learnt, bound": {"likelihood": "probit", **BOUND, **LEARN},
     "laplace": {"method": "laplace", "learn": "evidence", "steps": 4},
+    "ep": {"method": "ep", "learn": "evidence", "steps": 4},
+    "exact": {"method": "exact", "task": "regression", "learn": "evidence", "steps": 4},
+    "softmax_ep": {"method": "softmax_ep(moments='laplace')", **EACH},
+    "online": {"method": "online", **EACH},
+    "variational": {"method": "variational(importance=16, rounds=5, rise=-1.0)", **EACH},
     "gibbs": {"method": "gibbs(chains=2, samples=10, thin=30, burn_in=210, particles=0)"},
 }
-BINARY = {"probit", "logistic", "bound, calibrated", "learnt, probit", "learnt, bound"}
+BINARY = {"ep", "probit", "logistic", "bound, calibrated", "learnt, probit", "learnt, bound"}
 
 
 def data_for(kind: str, n: int = 800) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

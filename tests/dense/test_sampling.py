@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import trapezoid
+from sklearn.datasets import load_breast_cancer
 
+import sparsegp
 from sparsegp.dense import METHODS, Mixture, Problem
 from sparsegp.dense.exact import Exact
 from sparsegp.dense.sampling import Schedule, Target, kernel_prior
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Gaussian
+from tests.runs import assert_same
 
 PRIOR = "l: lognormal(0.2, 0.5)"
 
@@ -77,11 +80,22 @@ def test_parameters_for_which_the_method_fails_are_left_out():
         plan.fit(Target(Fragile(), beyond, kernel_prior(PRIOR, some)))
 
 
+def test_sampled_kernels_are_a_mixture(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = X[:40, :4], y[:40]
+    options = {"method": "laplace", "learn": "hmc", "steps": 8}
+    model = sparsegp.train(X, y, **options, hyperprior="v: lognormal(0, 4); l: lognormal(0, 1)")
+    assert model.report["components"] == 32
+    assert len({str(each.kernels[0]) for each in model.mixture.components}) > 5
+    model.save(tmp_path / "model")
+    assert_same(sparsegp.load(tmp_path / "model"), model, X)
+
+
 def test_refusals():
     some = regression()
     prior = kernel_prior(PRIOR, some)
     both = Problem(some.x, some.target, [2.0 * RBF(1.0)], some.likelihood, 1)
-    with pytest.raises(SettingsError, match=r"got none of constant\.value"):
+    with pytest.raises(SettingsError, match=r"must have a hyperprior.*got none of constant\.value"):
         Target(Exact(), both, kernel_prior(PRIOR, both))
     with pytest.raises(SettingsError, match="must be of a parameter that is learnt"):
         kernel_prior("noise: gamma(1, 1)", some)

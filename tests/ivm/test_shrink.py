@@ -134,13 +134,6 @@ def test_random_rows_are_the_same_as_without_a_bound():
     assert len(candidates(bounded)) == BOUND.entries // N_ACTIVE - EVERY
 
 
-def test_the_first_inclusions_are_those_without_a_bound():
-    selection = case("bounded", bound=Bound(N * 12, 12, 0.5)).finish()
-    free = case("bounded", bound=None).finish()
-    assert_array_equal(selection.active.rows[:12], free.active.rows[:12])
-    assert len(candidates(selection)) < N - N_ACTIVE
-
-
 def test_bounds_on_scores_go_with_the_rows_that_are_kept():
     """The same rows as by all scores."""
     lazy, all_ = case("bounded").finish(), case("bounded", lazy=False).finish()

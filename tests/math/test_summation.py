@@ -20,9 +20,7 @@ def test_sums_do_not_depend_on_the_order():
         parts = np.split(snapped, [10, 777, 50_000])
         assert sum(part.sum() for part in parts) == total
     assert abs(total - values.astype(np.float64).sum()) < len(values) * unit
-
-
-def test_quantum_is_a_power_of_two_that_leaves_room():
+    # the quantum is a power of two that leaves room
     for bound in (0.3, 1.0, 1e6, 1e12):
         unit = quantum(bound)
         assert np.log2(unit) == np.rint(np.log2(unit))
