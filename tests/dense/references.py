@@ -1,5 +1,6 @@
-"""Integrals over the latent values of one to three rows, for dense methods to be compared with."""
+"""Problems, and integrals over the latent values of one to three rows to compare methods with."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,24 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from sparsegp.dense import Problem
+from sparsegp.kernels import Kernel
+from sparsegp.likelihoods import Likelihood
 from sparsegp.math.gaussian_quadrature import product_rule
 from sparsegp.math.quadrature import log_sum_exp
 from sparsegp.types import Doubles
 
 POINTS = 2**13
+
+
+def problem(
+    likelihood: Likelihood, n: int, kernels: Sequence[Kernel], n_classes: int = 3, seed: int = 1
+) -> Problem:
+    """Return rows whose class has the largest of noisy linear scores, or with numbers."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    scores = x @ rng.normal(size=(2, n_classes)) + 0.5 * rng.normal(size=(n, n_classes))
+    target = scores[:, 0] if likelihood.numeric else scores.argmax(axis=1)
+    return Problem(x, target, kernels, likelihood, likelihood.n_latent(n_classes), seed=seed)
 
 
 def integrated(problem: Problem, new: Doubles, n_classes: int) -> tuple[float, Doubles]:

@@ -5,11 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sparsegp.dense import METHODS, Fit, Mixture, Problem, likelihood_for, parse_method
-from sparsegp.dense.learning import maximise
 from sparsegp.dense.sampling import Schedule, Target, kernel_prior
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF
-from sparsegp.learning.hyperpriors import Hyperprior
 from sparsegp.likelihoods import LIKELIHOODS, OrderedProbit
 from tests.dense.sessions import StoppedError, Watched
 from tests.differences import central
@@ -192,14 +190,6 @@ def test_chains_over_kernels_go_on_with_the_same_bits(method):
     prior = kernel_prior("v: lognormal(0, 1); l: lognormal(0, 0.3)", some)
     plan = Schedule(chains=3, burn_in=12, draws=13, kept=7, leapfrogs=3)
     check_resumed(lambda session: plan.fit(Target(METHODS[method](), some, prior), session), 2)
-
-
-@pytest.mark.parametrize(
-    ("method", "likelihood"), [("laplace", "softmax"), ("ep", "probit"), ("exact", "gaussian")]
-)
-def test_learning_goes_on_with_the_same_bits(method, likelihood):
-    some, chosen = problem(likelihood, method, n=12), METHODS[method]()
-    check_resumed(lambda session: maximise(chosen, some, Hyperprior(), session, 6)[1], 4)
 
 
 @pytest.mark.parametrize("method", list(METHODS))

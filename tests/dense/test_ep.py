@@ -9,19 +9,10 @@ from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Gaussian, Logistic, OrderedProbit, Probit, Softmax
 from sparsegp.likelihoods.softmax_sites import match_moments
-from tests.dense.references import by_product_rule
+from tests.dense.references import by_product_rule, problem
 
 SMALL = [Probit(0.3), Logistic(-0.2), OrderedProbit((-0.7, 0.5))]
 BOTH = [EP(), EP(schedule="parallel", damping=0.8)]
-
-
-def problem(likelihood, n=20, variance=4.0, seed=1):
-    rng = np.random.default_rng(seed)
-    classes = 3 if isinstance(likelihood, OrderedProbit) else 2
-    target = rng.integers(0, classes, n)
-    if likelihood.numeric:
-        target = rng.normal(size=n)
-    return Problem(rng.normal(size=(n, 2)), target, [variance * RBF(1.1)], likelihood, 1)
 
 
 @pytest.mark.parametrize("likelihood", SMALL, ids=lambda each: each.name)
@@ -43,7 +34,7 @@ def test_quadrature_on_few_rows(likelihood, n, error):
 
 @pytest.mark.parametrize("method", BOTH, ids=str)
 def test_gaussian_noise_is_exact(method):
-    some = problem(Gaussian(0.3))
+    some = problem(Gaussian(0.3), 20, [4.0 * RBF(1.1)])
     ours, exact = method.evidence(some), Exact().evidence(some)
     assert ours.value == pytest.approx(exact.value, abs=1e-8)
     assert_allclose(ours.gradient, exact.gradient, atol=1e-7)
@@ -54,7 +45,8 @@ def test_gaussian_noise_is_exact(method):
 
 @pytest.mark.parametrize("likelihood", SMALL, ids=lambda each: each.name)
 def test_schedules_end_in_the_same_point(likelihood):
-    some = problem(likelihood, n=45, variance=1e3)  # more than a block of rows
+    n_classes = 3 if isinstance(likelihood, OrderedProbit) else 2
+    some = problem(likelihood, 45, [1e3 * RBF(1.1)], n_classes)  # more than a block of rows
     fits = [method.fit(some) for method in BOTH]
     assert fits[0].log_evidence == pytest.approx(fits[1].log_evidence, abs=1e-6)
     first, second = (fit.components[0] for fit in fits)
@@ -63,13 +55,6 @@ def test_schedules_end_in_the_same_point(likelihood):
 
 
 # -- softmax --------------------------------------------------------------------------------------
-
-
-def several(n, n_classes, variance, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, 2))
-    target = (x @ rng.normal(size=(2, n_classes)) + 0.4 * rng.normal(size=(n, n_classes))).argmax(1)
-    return Problem(x, target, [variance * RBF(1.2)], Softmax(), n_classes)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
@@ -105,7 +90,7 @@ def test_one_row_is_exact(variances, biases, error):
 
 def test_two_classes_are_the_logistic_of_the_difference():
     """u_1 - u_0 has twice the prior variance; u_0 + u_1 keeps its own, and is independent."""
-    some = several(12, 2, 3.0)
+    some = problem(Softmax(), 12, [3.0 * RBF(1.2)], 2)
     found = SoftmaxEP(n_nodes=41, tolerance=1e-9).fit(some)
     one = Problem(some.x, some.target, [6.0 * RBF(1.2)], Logistic(), 1)
     expected = EP(tolerance=1e-9).fit(one)
@@ -117,7 +102,7 @@ def test_two_classes_are_the_logistic_of_the_difference():
 
 
 def test_local_laplace_ends_at_the_mode_of_the_whole_posterior():
-    some = several(10, 3, 4.0)
+    some = problem(Softmax(), 10, [4.0 * RBF(1.2)])
     found, expected = SoftmaxEP(moments="laplace", tolerance=1e-10).fit(some), Laplace().fit(some)
     assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-7)
     pairs = [Mixture(fit.components, some.x).latent(some.x + 0.2) for fit in (found, expected)]
@@ -126,7 +111,7 @@ def test_local_laplace_ends_at_the_mode_of_the_whole_posterior():
 
 def test_refusals():
     with pytest.raises(SettingsError, match=r"7\^6 = 117649 points a row for 7 classes"):
-        SoftmaxEP().fit(several(8, 7, 1.0))
-    SoftmaxEP(moments="laplace").fit(several(8, 7, 1.0))
+        SoftmaxEP().fit(problem(Softmax(), 8, [RBF(1.2)], 7))
+    SoftmaxEP(moments="laplace").fit(problem(Softmax(), 8, [RBF(1.2)], 7))
     with pytest.raises(NumericalError, match="after 2 sweeps; use more n_nodes"):
-        SoftmaxEP(max_sweeps=2).fit(several(8, 3, 1.0))
+        SoftmaxEP(max_sweeps=2).fit(problem(Softmax(), 8, [RBF(1.2)]))

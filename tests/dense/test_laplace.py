@@ -16,6 +16,7 @@ from sparsegp.likelihoods import (
     Probit,
     Softmax,
 )
+from tests.dense import references
 from tests.runs import peak_memory
 
 BIASED = {
@@ -26,12 +27,9 @@ BIASED = {
 }
 
 
-def problem(name, n=20, n_kernels=1, seed=1):
-    rng = np.random.default_rng(seed)
-    n_latent = 1 if name in {"logistic", "probit"} else 3
+def problem(name, n=20, n_kernels=1):
     kernels = [(5.0 + 2 * c) * RBF(0.8 + 0.3 * c) for c in range(n_kernels)]
-    target = rng.integers(0, max(2, n_latent), n)
-    return Problem(rng.normal(size=(n, 2)), target, kernels, BIASED[name], n_latent)
+    return references.problem(BIASED[name], n, kernels, max(2, BIASED[name].n_latent(3)))
 
 
 def curvature_by_differences(some, latent):

@@ -5,20 +5,18 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import block_diag
 
-from sparsegp.dense import Mixture, Online, Problem, SoftmaxEP
+from sparsegp.dense import Mixture, Online, SoftmaxEP
 from sparsegp.dense.online import OnlineState, Projected, choose_basis, marked, order_of, posterior
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Softmax
 from sparsegp.likelihoods.softmax_sites import contrasts, match_moments
+from tests.dense import references
 from tests.dense.references import interleaved
 
 
-def problem(n, each=False, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, 2))
-    target = (x @ rng.normal(size=(2, 3)) + 0.5 * rng.normal(size=(n, 3))).argmax(axis=1)
+def problem(n, each=False):
     kernels = [v * RBF(v) for v in (1.0, 2.0, 3.0)] if each else [4.0 * RBF(1.2)]
-    return Problem(x, target, kernels, Softmax(biases=(0.1, 0.0, -0.2)), 3, seed=seed)
+    return references.problem(Softmax(biases=(0.1, 0.0, -0.2)), n, kernels, seed=0)
 
 
 def test_one_sweep_is_assumed_density_filtering():
