@@ -168,14 +168,9 @@ def test_inputs_are_not_changed_and_may_be_empty(kernel, formula, X, Z):
 
 
 @every_kernel
-def test_text_pickle_and_hash_round_trip(kernel, formula):
-    assert parse(str(kernel)) == kernel
+def test_text_pickle_hash_and_parameters_round_trip(kernel, formula, X, Z):
+    assert parse(str(kernel)) == pickle.loads(pickle.dumps(kernel)) == kernel
     assert hash(parse(str(kernel))) == hash(kernel)
-    assert pickle.loads(pickle.dumps(kernel)) == kernel
-
-
-@every_kernel
-def test_parameters_round_trip(kernel, formula, X, Z):
     assert kernel.complete
     assert kernel.fill(np.ones(P)) == kernel
     logs = kernel.parameters()

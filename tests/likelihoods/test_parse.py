@@ -74,7 +74,7 @@ def test_settings_start_from_the_numbers():
 @pytest.mark.parametrize(
     ("text", "n_classes", "message"),
     [
-        ("probit(-1.5)", 3, "needs exactly 2 classes, got 3"),
+        ("probit(-1.5)", 3, "needs exactly 2 classes, got 3; for more use"),
         ("ordered_probit(0, 1)", 4, r"has 2 parameters, and 4 classes need 3 \(first, log_gap_1"),
         ("softmax(3, (0, 1))", 3, r"softmax\(3, \(0.0, 1.0\)\) has 2 parameters, and 3 classes"),
     ],
