@@ -24,7 +24,7 @@ def problem(
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 2))
     scores = x @ rng.normal(size=(2, n_classes)) + 0.5 * rng.normal(size=(n, n_classes))
-    target = scores[:, 0] if likelihood.numeric else scores.argmax(axis=1)
+    target = scores[:, 0].copy() if likelihood.numeric else scores.argmax(axis=1)
     return Problem(x, target, kernels, likelihood, likelihood.n_latent(n_classes), seed=seed)
 
 

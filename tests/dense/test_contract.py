@@ -8,7 +8,8 @@ from sparsegp.dense import METHODS, Fit, Mixture, Problem, likelihood_for, parse
 from sparsegp.dense.sampling import Schedule, Target, kernel_prior
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF
-from sparsegp.likelihoods import LIKELIHOODS, OrderedProbit
+from sparsegp.likelihoods import OrderedProbit
+from tests.dense import references
 from tests.dense.sessions import StoppedError, Watched
 from tests.differences import central
 
@@ -33,23 +34,18 @@ PAIRS = [(name, likelihood) for name in METHODS for likelihood in METHODS[name].
 
 
 def problem(likelihood, method, n=24, each=False):
-    """Return rows in clusters, of two or three classes; or a smooth function with noise.
+    """Rows of two or three classes, or with numbers.
 
     If `each` is set every latent value has a kernel of its own, and a bias.
     """
-    rng = np.random.default_rng(3)
-    family = LIKELIHOODS[likelihood]
     several = likelihood in {"softmax", "multinomial_probit"}
-    codes = np.arange(n) % (3 if several else 2)
-    x = rng.normal(size=(n, 2)) + 1.2 * np.array([[0.0, 1.0], [1.5, -1.0], [-1.5, -1.0]])[codes]
-    target = np.sin(x[:, 0]) + 0.1 * rng.normal(size=n) if family.numeric else codes
     chosen = likelihood_for(METHODS[method], 3 if several else 2, likelihood)
     kernels = [2.0 * RBF(1.3)]
     if each:
         kernels = [v * RBF(1.0 + 0.1 * v) for v in (2.0, 1.0, 3.0)[: 3 if several else 1]]
         biases = np.array([0.3, -0.2, 0.1])[: len(kernels)]
-        chosen = family(biases=tuple(biases)) if several else chosen.with_parameters(biases)
-    return Problem(x, target, kernels, chosen, 3 if several else 1, seed=5)
+        chosen = type(chosen)(biases=tuple(biases)) if several else chosen.with_parameters(biases)
+    return references.problem(chosen, n, kernels, 3 if several else 2, seed=3)
 
 
 def fit(method, some, session=None):

@@ -12,18 +12,16 @@ from sparsegp.dense.length_scales import KEY
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import ARD, RBF, Linear
 from sparsegp.likelihoods import MultinomialProbit, Probit
+from tests.dense import references
 from tests.dense.references import integrated
 
 
 def problem(n, per_class=False, binary=False, variance=3.0):
-    rng = np.random.default_rng(n)
-    x = rng.normal(size=(n, 2))
     kernels = [variance * RBF(1.0)]
     if per_class:
         kernels = [v * RBF(w) for v, w in ((variance, 1.0), (0.5, 2.0), (1.5, 0.7))]
-    target = np.arange(n) % (2 if binary else 3)
     likelihood = Probit() if binary else MultinomialProbit(24)
-    return Problem(x, target, kernels, likelihood, 1 if binary else 3, seed=2)
+    return references.problem(likelihood, n, kernels, 2 if binary else 3, seed=n)
 
 
 CASES = [(False, False), (True, False), (False, True)]
