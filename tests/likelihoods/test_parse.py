@@ -89,5 +89,3 @@ def test_numbers_are_for_moments():
     with pytest.raises(SettingsError, match="parameters of likelihoods are for sites=moments"):
         TrainSettings(likelihood=text)
     assert TrainSettings.given(likelihood=text).sites == "moments"
-    with pytest.raises(SettingsError, match=r"likelihood=probit\(1\) is not for task=regression"):
-        TrainSettings.given(task="regression", likelihood="probit(1)")
