@@ -19,11 +19,6 @@ BOUNDED = ["bounded", "bounded, panel", "bounded, per class", "bounded, pairs"]
 cases = pytest.mark.parametrize("name", BOUNDED)
 
 
-def n_processes(run):
-    """How many stub columns an inclusion makes."""
-    return 1 if run.pairs else len(run.kernels)
-
-
 # -- who is kept -------------------------------------------------------------------------------
 
 
@@ -169,9 +164,10 @@ def test_memory_falls(name):
         selection.round(N_ACTIVE)
         (block,) = selection.blocks.blocks
         entries = sum(panel.size for panels in block.stubs for panel in panels)
-        spare = len(run.kernels) * NARROW_PANEL if run.pairs else 0
+        count = len(run.kernels)  # of stub columns that an inclusion makes
+        count, spare = (1, count * NARROW_PANEL) if run.pairs else (count, 0)
         rows = run.bound.size(block.room) + 4 * (NARROW - 1)  # of four groups
-        assert entries <= rows * (block.room * n_processes(run) + spare)
+        assert entries <= rows * (block.room * count + spare)
         sizes.append(block.mean.nbytes + block.variance.nbytes)
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 0.5 * sizes[0]

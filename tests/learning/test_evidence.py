@@ -66,17 +66,20 @@ class Problem:
             self.members = replace(self.rows.members, places=places)
         self.sites = some_sites(sum(map(len, self.members.places)))
 
-    def evidence(self, **other):
-        names = ("kernels", "likelihood", "members", "sites")
-        chosen = [other.get(name, getattr(self, name)) for name in names]
-        return evidence(*chosen, other.get("rows", self.rows).sum_rows, other.get("by_sites", True))
+    def evidence(self, sites=None):
+        sites = self.sites if sites is None else sites
+        model = self.kernels, self.likelihood, self.members
+        return evidence(*model, sites, self.rows.sum_rows, by_sites=True)
 
 
-def dense(rows, members, kernels, likelihood, sites):
-    """phi by its definition, -log of eq. 3, with inverses of full matrices."""
+@every_case
+def test_equals_its_definition_by_full_matrices(case):
+    """phi is -log of eq. 3."""
+    problem = Problem(case)
+    rows, members, kernels = problem.rows, problem.members, problem.kernels
     n, count = len(rows.X), len(kernels)
     mean, variance, own = np.empty((n, count)), np.empty((n, count)), 0.0
-    for c, (kernel, (pi, b)) in enumerate(zip(kernels, members.split(sites), strict=True)):
+    for c, (kernel, (pi, b)) in enumerate(zip(kernels, members.split(problem.sites), strict=True)):
         K = kernel(rows.X, rows.X) + 1e-9 * np.eye(n)
         Pi, shift, active = np.zeros(n), np.zeros(n), rows.active[members.places[c]]
         Pi[active], shift[active] = pi, b
@@ -88,14 +91,8 @@ def dense(rows, members, kernels, likelihood, sites):
         counted = np.union1d(np.flatnonzero(rows.counts), rows.active)
         own += 0.5 * log_z_site[counted].sum()
         own -= 0.5 * (np.linalg.slogdet(A)[1] - np.linalg.slogdet(K)[1] + shift @ h)
-    return own - likelihood.log_z(mean, variance, rows.target)[counted].sum()
-
-
-@every_case
-def test_equals_its_definition_by_full_matrices(case):
-    problem = Problem(case)
-    parts = (problem.members, problem.kernels, problem.likelihood, problem.sites)
-    assert problem.evidence().phi == pytest.approx(dense(problem.rows, *parts), abs=1e-4)
+    expected = own - problem.likelihood.log_z(mean, variance, rows.target)[counted].sum()
+    assert problem.evidence().phi == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("noise", [1e-8, 0.2, 50.0])
@@ -133,7 +130,7 @@ def test_gradients_against_differences(case, options):
     ways = np.random.default_rng(2).normal(size=(4, *sites.shape))
 
     def along(t):
-        return problem.evidence(sites=sites + np.tensordot(t, ways, 1)).phi
+        return problem.evidence(sites + np.tensordot(t, ways, 1)).phi
 
     found, expected = problem.evidence(), central(along, np.zeros(4))
     np.testing.assert_allclose(np.tensordot(ways, found.sites, 2), expected, rtol=1e-6, atol=1e-6)
