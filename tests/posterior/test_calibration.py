@@ -1,6 +1,7 @@
 """The temperature of moment-matched sites, in fitting and in predicting, where there are biases."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,12 +12,7 @@ from sparsegp.kernels import RBF
 from sparsegp.likelihoods import MultinomialProbit, Probit
 from sparsegp.posterior.all_data import log_z_and_slopes
 from sparsegp.posterior.base import ActiveRows, Calibration
-from sparsegp.posterior.calibration import (
-    PRIOR,
-    fit,
-    fit_by_slopes,
-    with_calibration,
-)
+from sparsegp.posterior.calibration import PRIOR, fit, fit_by_slopes, with_calibration
 from sparsegp.posterior.predict import Posterior
 from sparsegp.posterior.sites import adf
 from tests.differences import central
@@ -24,39 +20,19 @@ from tests.differences import central
 BIAS = -3.0
 
 
-class ValidationRows:
-    calibrate = keeps_scores = True
-    validation_weights = 1.0
-
-    def __init__(self, x, target):
-        self.x, self.target = x, target
-
-    def map_blocks(self, method, *args):
-        assert method == "validation_rows"
-        return [(self.x, self.target)]
-
-
-def active_rows(likelihood, latent_values):
-    rng = np.random.default_rng(1)
-    kernels = [9.0 * RBF(1.0)] * latent_values
-    sites = 4.0 * rng.normal(size=(30, latent_values))
-    x, target = rng.normal(size=(30, 2)), np.zeros(30, np.int64)
-    return ActiveRows(kernels, likelihood, x, target, sites, np.full((30, latent_values), 4.0))
-
-
-def marginals(active, x):
-    return Posterior(active, adf(active, None)).latent(x)
-
-
 @pytest.mark.parametrize("truth", [0.5, 2.5])
 def test_temperature_of_latent_value_and_bias_is_found(truth):
     """Labels drawn at a temperature: with the bias as it was, another one would be fitted."""
-    active, rng = active_rows(Probit(BIAS), 1), np.random.default_rng(2)
+    rng = np.random.default_rng(2)
+    sites, active_x = 4.0 * rng.normal(size=(30, 1)), rng.normal(size=(30, 2))
+    some = np.zeros(30, np.int64), sites, np.full((30, 1), 4.0)
+    active = ActiveRows([9.0 * RBF(1.0)], Probit(BIAS), active_x, *some)
     x = rng.normal(size=(20000, 2))
-    mean, variance = marginals(active, x)
+    mean, variance = Posterior(active, adf(active, None)).latent(x)
     p = np.exp(log_ndtr((mean[:, 0] + BIAS) / truth / np.sqrt(1.0 + 0.3 * variance[:, 0])))
     target = (rng.random(len(x)) < p).astype(np.int64)
-    rows = ValidationRows(x, target)
+    rows = Mock(validation_weights=1.0)
+    rows.map_blocks.return_value = [(x, target)]
     weights = with_calibration(active, rows, adf(active, None))
     assert weights.calibration.temperature == pytest.approx(truth, rel=0.1)
     z = (2.0 * target - 1.0) * (mean[:, 0] + BIAS) / weights.calibration.temperature
