@@ -17,12 +17,10 @@ N, D, K = 150, 20, 3
 KERNEL = parse("20*matern52(1.5)")
 
 
-@pytest.fixture(scope="module")
-def rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(3 * N, 2))
-    latent = np.stack([np.sin(2 * X[:, 0]), X[:, 1], 0 * X[:, 0]], axis=1)
-    return X, (latent + 0.3 * rng.gumbel(size=latent.shape)).argmax(axis=1)
+rng = np.random.default_rng(0)
+X = rng.normal(size=(3 * N, 2))
+LATENT = np.stack([np.sin(2 * X[:, 0]), X[:, 1], 0 * X[:, 0]], axis=1)
+Y = (LATENT + 0.3 * rng.gumbel(size=LATENT.shape)).argmax(axis=1)
 
 
 def direct(X, y, X_new, scale):
@@ -44,9 +42,9 @@ def exact(monkeypatch):
 
 
 @pytest.mark.parametrize(("n_classes", "atol"), [(2, 0.01), (K, 0.02)])
-def test_means_are_those_of_the_maximum(rows, exact, n_classes, atol):
+def test_means_are_those_of_the_maximum(exact, n_classes, atol):
     """Two classes have one latent value."""
-    X, y = rows[0], np.minimum(rows[1], n_classes - 1)
+    y = np.minimum(Y, n_classes - 1)
     fit = ApproximateFit(KERNEL, X[:N], y[:N], n_classes, D, X[N:])
     for scale in (0.1, 3.0):  # the second goes on from the first
         found = fit.maximise(scale)
@@ -57,16 +55,15 @@ def test_means_are_those_of_the_maximum(rows, exact, n_classes, atol):
     assert_allclose(kernel(X[N:], U) @ w, found, atol=1e-3)
 
 
-def test_the_scale_is_that_which_predicts_the_held_out_rows_best(rows):
-    X, y = rows
+def test_the_scale_is_that_which_predicts_the_held_out_rows_best():
     parts = [(np.s_[:N], np.s_[N : 2 * N]), (np.s_[N : 2 * N], np.s_[2 * N :])]
-    fits = [ApproximateFit(KERNEL, X[a], y[a], K, D, X[b]) for a, b in parts]
-    target = np.concatenate([y[b] for _, b in parts])
+    fits = [ApproximateFit(KERNEL, X[a], Y[a], K, D, X[b]) for a, b in parts]
+    target = np.concatenate([Y[b] for _, b in parts])
     found = choose_prior_variance(fits, target)
     at = range(len(target))
 
     def nlpp(scale):
-        each = [ApproximateFit(KERNEL, X[a], y[a], K, D, X[b]).maximise(scale) for a, b in parts]
+        each = [ApproximateFit(KERNEL, X[a], Y[a], K, D, X[b]).maximise(scale) for a, b in parts]
         return -float(log_softmax(np.concatenate(each), axis=1)[at, target].mean())
 
     assert found.nlpp == pytest.approx(-found.predicted[at, target].mean())
@@ -74,26 +71,24 @@ def test_the_scale_is_that_which_predicts_the_held_out_rows_best(rows):
     assert found.nlpp < min(nlpp(found.scale * 10.0), nlpp(found.scale / 10.0))
 
 
-def test_a_row_of_weight_two_is_two_rows(rows, exact):
-    X, y = rows
+def test_a_row_of_weight_two_is_two_rows(exact):
     twice = np.concatenate([np.arange(N), np.arange(D, 2 * D)])
     weights = np.ones(N)
     weights[D : 2 * D] = 2.0
-    weighted = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N:], weights)
-    repeated = ApproximateFit(KERNEL, X[twice], y[twice], K, D, X[N:])
+    weighted = ApproximateFit(KERNEL, X[:N], Y[:N], K, D, X[N:], weights)
+    repeated = ApproximateFit(KERNEL, X[twice], Y[twice], K, D, X[N:])
     assert_allclose(weighted.maximise(1.0), repeated.maximise(1.0), atol=1e-3)
-    target = y[N:]
+    target = Y[N:]
     some = np.where(np.arange(len(target)) < N, 1.0, 1e-12)
-    first = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N : 2 * N])
-    every = ApproximateFit(KERNEL, X[:N], y[:N], K, D, X[N:])
+    first = ApproximateFit(KERNEL, X[:N], Y[:N], K, D, X[N : 2 * N])
+    every = ApproximateFit(KERNEL, X[:N], Y[:N], K, D, X[N:])
     expected = choose_prior_variance([first], target[:N]).nlpp
     assert choose_prior_variance([every], target, some).nlpp == pytest.approx(expected)
 
 
-def test_single_precision_is_as_good(rows):
-    X, y = rows
+def test_single_precision_is_as_good():
     both = [
-        choose_prior_variance([ApproximateFit(KERNEL, x[:N], y[:N], K, D, x[N:])], y[N:]).nlpp
+        choose_prior_variance([ApproximateFit(KERNEL, x[:N], Y[:N], K, D, x[N:])], Y[N:]).nlpp
         for x in (X, X.astype(np.float32))
     ]
     assert both[1] == pytest.approx(both[0], abs=1e-4)
@@ -113,16 +108,15 @@ def test_single_precision_is_as_good_for_kernels_of_fewer_directions_than_active
 
 
 @pytest.mark.parametrize("kernel", ["300*additive(2)", "30*rbf(2)"])
-def test_no_direction_of_active_rows_is_rewarded(rows, kernel):
+def test_no_direction_of_active_rows_is_rewarded(kernel):
     """Else an ascent would go on until it overflows; here many rows have equal inputs."""
-    X = np.repeat(rows[0][:30], 10, axis=0)
-    fit = ApproximateFit(parse(kernel), X, X[:, 0], 1, len(X), X)
+    copies = np.repeat(X[:30], 10, axis=0)
+    fit = ApproximateFit(parse(kernel), copies, copies[:, 0], 1, len(copies), copies)
     assert np.linalg.eigvalsh(fit.penalty).min() > 0.0
     assert np.isfinite(fit.maximise(0.01)).all()
 
 
-def test_numbers_beside_ridge_regression_and_exact_processes(rows):
-    X = rows[0]
+def test_numbers_beside_ridge_regression_and_exact_processes():
     y = X @ [2.0, -1.0] + np.sin(X[:, 0])
     ridge = Ridge(alpha=1.0 / 0.6, fit_intercept=False).fit(X[:N], y[:N])
     line = ApproximateFit(parse("2*linear(1)"), X[:N], y[:N], 0, D, X[N:])

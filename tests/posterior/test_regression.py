@@ -25,13 +25,8 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def rows():
-    X = np.random.default_rng(0).normal(size=(N + 50, 2))
-    y = 7.0 + 3.0 * np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.4 * norm.rvs(size=len(X), random_state=1)
-    return X, y
-
-
+X = np.random.default_rng(0).normal(size=(N + 50, 2))
+Y = 7.0 + 3.0 * np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.4 * norm.rvs(size=len(X), random_state=1)
 SMOOTH = product(("30*rbf(1)", "1000*rbf(3)", "30*matern52(1)"), (1e-2, 1e-5, 1e-8), (0.01,))
 
 
@@ -39,9 +34,9 @@ SMOOTH = product(("30*rbf(1)", "1000*rbf(3)", "30*matern52(1)"), (1e-2, 1e-5, 1e
     ("kernel", "noise", "rtol"),
     [("30*matern32(1)", None, 1e-5), ("30*matern32(1)", 0.05, 1e-5), *SMOOTH],
 )
-def test_with_all_rows_active_it_is_exact(rows, kernel, noise, rtol):
+def test_with_all_rows_active_it_is_exact(kernel, noise, rtol):
     """Beside the dense solution, with noise that is learnt, or labels as smooth as the kernel."""
-    X, y = rows
+    y = Y
     if noise is not None and rtol == 0.01:
         y = np.sin(2.0 * X[:, 0]) + np.sqrt(noise) * norm.rvs(size=len(X), random_state=2)
     likelihood = "gaussian" if noise is None else f"gaussian({noise})"
@@ -63,10 +58,9 @@ def test_with_all_rows_active_it_is_exact(rows, kernel, noise, rtol):
 
 
 @pytest.mark.parametrize(("n_active", "rtol"), [(30, 1e-3), (N - 1, 0.01), (N, 1e-3)])
-def test_variance_keeps_its_digits_beside_a_wide_prior(rows, n_active, rtol):
-    X, y = rows
+def test_variance_keeps_its_digits_beside_a_wide_prior(n_active, rtol):
     settings = {**SETTINGS, "kernel": "1000*rbf(4)", "likelihood": "gaussian(0.01)"}
-    model = sparsegp.train(X[:N], y[:N], n_active=n_active, **settings)
+    model = sparsegp.train(X[:N], Y[:N], n_active=n_active, **settings)
     kernel, x = model.kernels[0], X[:N][model.rows]
     K = kernel(x, x)
     root = np.linalg.cholesky(K + 1e-9 * np.eye(n_active))
@@ -74,26 +68,26 @@ def test_variance_keeps_its_digits_beside_a_wide_prior(rows, n_active, rtol):
     left = np.linalg.solve(np.eye(n_active) + span @ span.T / 0.01, new)
     variance = 1000.0 - np.square(new).sum(axis=0) + (new * left).sum(axis=0)
     found = model.latent_mean_and_variance(X[N:])[1][:, 0]
-    assert_allclose(found / y[:N].var() + 0.01, variance + 0.01, rtol=rtol)
+    assert_allclose(found / Y[:N].var() + 0.01, variance + 0.01, rtol=rtol)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_left_out_rows_are_those_of_fits_without_them(rows, weighted):
-    X, y = rows[0][:N], (rows[1][:N] - rows[1][:N].mean()) / rows[1][:N].std()
+def test_left_out_rows_are_those_of_fits_without_them(weighted):
+    x, y = X[:N], (Y[:N] - Y[:N].mean()) / Y[:N].std()
     weights = np.linspace(0.5, 2.0, N)
     settings = TrainSettings.given(**SETTINGS, n_active=25)
-    with selected((X, y), settings) as run:
+    with selected((x, y), settings) as run:
         active = ActiveRows.of(run.block_settings, run.active)
         (factor,), target = active.factors(), run.data.target
         (penalty,), (gram, pull, error) = active.penalties([factor]), _sums(active, run)
-        M = np.linalg.solve(factor, active.kernels[0](active.x, X))
+        M = np.linalg.solve(factor, active.kernels[0](active.x, x))
         assert np.linalg.norm(gram - M @ M.T, 2) < error
         if weighted:  # the sums that blocks make of rows with weights
             gram, pull, run.weights = (M * weights) @ M.T, (M * weights) @ target, weights
         left_out = LeftOut(active, run, factor, Spectrum(penalty, gram, pull))
     w, kernel, ratio = weights if weighted else np.ones(N), active.kernels[0], 0.02
     nlpp, noise = left_out.negative_log_density(np.log(ratio))
-    K, cross = kernel(active.x, active.x), kernel(active.x, X)
+    K, cross = kernel(active.x, active.x), kernel(active.x, x)
     terms, squares = np.empty(N), np.empty(N)
     for i in range(N):
         others = np.arange(N) != i
@@ -107,13 +101,13 @@ def test_left_out_rows_are_those_of_fits_without_them(rows, weighted):
     assert nlpp == pytest.approx(expected, rel=1e-4)
 
 
-def test_sums_of_rows_that_are_gone_are_exact(rows):
-    X, y = rows[0][:N], rows[1][:N]
-    model = sparsegp.train(X, y, n_active=30, **SETTINGS)
+def test_sums_of_rows_that_are_gone_are_exact():
+    x, y = X[:N], Y[:N]
+    model = sparsegp.train(x, y, n_active=30, **SETTINGS)
     active, noise, (factor,) = model.active, model.report["noise_variance"], model.active.factors()
     past = PastRows(active, model.weights, np.arange(30), np.arange(-30, 0), curvature=1.0)
     (gram,), (force,) = past.projected_onto(active, [factor])
-    M = np.linalg.solve(factor, active.kernels[0](active.x, X))
+    M = np.linalg.solve(factor, active.kernels[0](active.x, x))
     assert_allclose(noise * gram, M @ M.T, atol=1e-5 * N)
     assert_allclose(noise * force[:, 0], M @ ((y - y.mean()) / y.std()), atol=1e-5 * N)
 
@@ -143,14 +137,13 @@ def test_an_update_without_the_old_rows(size):
     assert error(model) < 0.7 * error(first)
 
 
-def test_active_rows_alone_stand_for_the_rows_of_an_evidence(rows):
-    X, y = rows
-    model = sparsegp.train(X[:N], y[:N], task="regression", kernel="1*rbf", n_active=60)
-    updated = sparsegp.update(model, X[N:], y[N:])
+def test_active_rows_alone_stand_for_the_rows_of_an_evidence():
+    model = sparsegp.train(X[:N], Y[:N], task="regression", kernel="1*rbf", n_active=60)
+    updated = sparsegp.update(model, X[N:], Y[N:])
     noise = model.likelihood.parameters()
     assert (updated.settings["posterior"], updated.likelihood.parameters()) == ("all", noise)
     both = [each.predictive_mean_and_variance(X)[0] for each in (model, updated)]
-    assert np.mean((both[1] - y) ** 2) < np.mean((both[0] - y) ** 2)
+    assert np.mean((both[1] - Y) ** 2) < np.mean((both[0] - Y) ** 2)
 
 
 def test_a_copy_of_a_row_does_not_predict_it():
