@@ -32,16 +32,6 @@ def problem(name, n=20, n_kernels=1):
     return references.problem(BIASED[name], n, kernels, max(2, BIASED[name].n_latent(3)))
 
 
-def curvature_by_differences(some, latent):
-    """Return minus the Hessian of the log likelihood in the latent values (R n,)."""
-
-    def value(u):
-        each = u.reshape(some.n_latent, len(some.x), *u.shape[1:])
-        return some.likelihood.log_density(np.moveaxis(each, (0, 1), (-1, -2)), some.target).sum(-1)
-
-    return -hessian(value, latent).ddf
-
-
 @pytest.mark.parametrize("name", sorted(BIASED))
 def test_definition_with_full_matrices(name):
     some = problem(name, n=5, n_kernels=3 if BIASED[name].n_latent(3) == 3 else 1)
@@ -49,14 +39,16 @@ def test_definition_with_full_matrices(name):
     prior = block_diag(*(covariances[r % len(covariances)] for r in range(some.n_latent)))
     root = np.linalg.cholesky(prior)
 
+    def log_p(u):  # of latent values (R n,), and of many of them at once
+        each = np.moveaxis(u.reshape(some.n_latent, len(some.x), *u.shape[1:]), (0, 1), (-1, -2))
+        return some.likelihood.log_density(each, some.target).sum(-1)
+
     def minus_height(whitened):
-        u = (root @ whitened).reshape(some.n_latent, -1).T
-        log_p = some.likelihood.log_density(u, some.target).sum()
-        return 0.5 * float(whitened @ whitened) - float(log_p)
+        return 0.5 * float(whitened @ whitened) - float(log_p(root @ whitened))
 
     best = minimize(minus_height, np.zeros(len(prior)), method="BFGS", options={"gtol": 1e-8})
     mode = root @ best.x
-    p = curvature_by_differences(some, mode)
+    p = -hessian(log_p, mode).ddf
     log_det = np.linalg.slogdet(np.eye(len(prior)) + prior @ p)[1]
 
     found = Laplace().fit(some)

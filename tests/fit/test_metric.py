@@ -13,19 +13,15 @@ P = 6
 HOW = {"kernel": "50*rbf", "n_active": 60, "runtime": "threads=1"}
 
 
-@pytest.fixture(scope="module")
-def rows():
-    """Two classes by the sum of the first two columns."""
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(900, P))
-    return X, (np.sin(2.0 * (X[:, 0] + X[:, 1])) + 0.2 * rng.normal(size=900) > 0).astype(int)
+rng = np.random.default_rng(3)
+X = rng.normal(size=(900, P))
+Y = (np.sin(2.0 * (X[:, 0] + X[:, 1])) + 0.2 * rng.normal(size=900) > 0).astype(int)
 
 
-def test_the_direction_that_matters_is_found(rows, tmp_path):
-    X, y = rows
+def test_the_direction_that_matters_is_found(tmp_path):
     X_new = np.random.default_rng(4).normal(size=(1000, P))
     y_new = (np.sin(2.0 * (X_new[:, 0] + X_new[:, 1])) > 0).astype(int)
-    plain, model = (sparsegp.train(X, y, **HOW, metric=text) for text in ("none", "full"))
+    plain, model = (sparsegp.train(X, Y, **HOW, metric=text) for text in ("none", "full"))
     mixing = model.scaling.mixing
     leading = np.linalg.eigh(mixing)[1][:, -1]
     assert_allclose(np.abs(leading[:2]), np.sqrt(0.5), atol=0.05)
@@ -40,11 +36,10 @@ def test_the_direction_that_matters_is_found(rows, tmp_path):
     assert model.holds(X[np.unique(model.rows)])
 
 
-def test_rotated_inputs_give_the_same_predictions(rows):
-    X, y = rows
+def test_rotated_inputs_give_the_same_predictions():
     Q = np.linalg.qr(np.random.default_rng(1).normal(size=(P, P)))[0]
     how = {**HOW, "metric": "full", "scaling": "none", "precision": "float64"}
-    one, other = sparsegp.train(X, y, **how), sparsegp.train(X @ Q, y, **how)
+    one, other = sparsegp.train(X, Y, **how), sparsegp.train(X @ Q, Y, **how)
     assert_array_equal(one.rows, other.rows)
     assert_allclose(one.predict_proba(X), other.predict_proba(X @ Q), atol=1e-6)
 
@@ -57,21 +52,20 @@ def test_rotated_inputs_give_the_same_predictions(rows):
         {"kernel": "10*rbf; 20*matern52", "kernel_per_class": True, "posterior": "active"},
     ],
 )
-def test_other_models_can_have_one(more, rows):
-    X = rows[0]
+def test_other_models_can_have_one(more):
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
     model = sparsegp.train(X, y, **{**HOW, "metric": "full(1)", **more})
     assert set(np.argsort(-model.relevances)[:2]) == {0, 1}
 
 
-def test_a_resumed_run_has_the_matrix_of_its_checkpoint(rows, tmp_path, monkeypatch):
+def test_a_resumed_run_has_the_matrix_of_its_checkpoint(tmp_path, monkeypatch):
     """On another processor it could have other bits."""
     how = {**HOW, "metric": "full(1)", "out": tmp_path, "checkpoint_every": 16}
     with pytest.raises(Interrupted):
-        sparsegp.train(*rows, **how, progress=Stopper(3))
+        sparsegp.train(X, Y, **how, progress=Stopper(3))
     monkeypatch.setattr(training, "learn_metric", None)
     model, mixing = (
-        sparsegp.train(*rows, **how, resume=True),
+        sparsegp.train(X, Y, **how, resume=True),
         sparsegp.load(tmp_path).scaling.mixing,
     )
     assert model.scaling.mixing is not None

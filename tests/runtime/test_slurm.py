@@ -19,9 +19,8 @@ from tests.runs import assert_same
 from tests.runtime.blocks import Tally
 
 PATH = f"{os.environ['PATH']}:/usr/sbin"
-DAEMONS = ("munged", "slurmctld", "slurmd")
-MISSING = [name for name in (*DAEMONS, "sbatch") if shutil.which(name, path=PATH) is None]
-AVAILABLE = not MISSING and os.getuid() == 0
+PROGRAMS = [shutil.which(name, path=PATH) for name in ("munged", "slurmctld", "slurmd", "sbatch")]
+AVAILABLE = all(PROGRAMS) and os.getuid() == 0
 
 # `cred_expire` is also how long a requeued job waits (two minutes by default)
 SETTINGS = """

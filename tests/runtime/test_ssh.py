@@ -5,8 +5,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import psutil
@@ -23,23 +23,12 @@ SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 pytestmark = pytest.mark.skipif(SSHD is None, reason="there is no SSH server")
 
 
-@dataclass(frozen=True)
-class Server:
-    """A running server, and what a client must say to it."""
-
-    port: int
-    known_hosts: Path
-    key: Path
-    process: subprocess.Popen[bytes]
-
-    def options(self):
-        known = {"known_hosts": str(self.known_hosts), "client_keys": [str(self.key)]}
-        return {"port": self.port, "config": None, **known}
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """Start a server, with keys of its own, that lets its own user in by a key."""
+    """Start a server, with keys of its own, that lets its own user in by a key.
+
+    Yields the process, and what a client must say.
+    """
     folder = tmp_path_factory.mktemp("sshd")
     host_key, user_key, config = folder / "host", folder / "user", folder / "sshd_config"
     for key in (host_key, user_key):
@@ -63,7 +52,9 @@ def server(tmp_path_factory):
         process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stderr=log)
     try:
         assert wait_until(lambda: listens(port), 10), (folder / "log").read_text()
-        yield Server(port, known_hosts, user_key, process)
+        known = {"known_hosts": str(known_hosts), "client_keys": [str(user_key)]}
+        options = {"port": port, "config": None, **known}
+        yield SimpleNamespace(process=process, options=options)
     finally:
         process.terminate()
         process.wait(10)
@@ -83,7 +74,7 @@ def cluster_file(folder, server, **more):
         "class": "distributed.SSHCluster",
         "workers": 2,
         "hosts": ["127.0.0.1", "127.0.0.1"],
-        "connect_options": server.options(),
+        "connect_options": server.options,
         "remote_python": python,
         "scheduler_options": {"port": 0, "idle_timeout": "10 seconds", **near},
         "worker_options": {**worker, **near},
@@ -138,7 +129,7 @@ def test_everything_ends_when_the_driver_is_killed(server, tmp_path):
 @pytest.mark.parametrize("wrong", [{"port": 9}, {"remote_python": "/nowhere/python"}])
 def test_what_does_not_start_is_one_line(wrong, server, tmp_path):
     if "port" in wrong:
-        wrong = {"connect_options": {**server.options(), **wrong}}
+        wrong = {"connect_options": {**server.options, **wrong}}
     path = cluster_file(tmp_path, server, **wrong, seconds=10)
     with pytest.raises(ClusterError, match="did not start"), open_runtime(path):
         pass
