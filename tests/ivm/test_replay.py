@@ -31,17 +31,13 @@ def whole():
     return selection
 
 
-def assert_same(selection, other):
-    """Also batches, with their empty slots."""
+@pytest.mark.parametrize("name", ["all scores", "information", "bounded, double", "bounded, panel"])
+def test_the_number_of_blocks_changes_no_bit(whole, name):
+    """Nor one of batches, with their empty slots. Of what test_runs.py has no kind."""
+    selection, other = case(name, n_blocks=4).finish(), whole(name)
     assert pickle.dumps(selection.active.arrays()) == pickle.dumps(other.active.arrays())
     assert_array_equal(candidates(selection), candidates(other))
     assert bits(selection) == bits(other)
-
-
-@pytest.mark.parametrize("name", ["all scores", "information", "bounded, double", "bounded, panel"])
-def test_the_number_of_blocks_changes_no_bit(whole, name):
-    """Of what test_runs.py has no kind."""
-    assert_same(case(name, n_blocks=4).finish(), whole(name))
 
 
 OTHER_PROCESSOR = """

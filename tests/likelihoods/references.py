@@ -21,24 +21,12 @@ BIASES = (0.2, -0.5, 0.4)
 THRESHOLDS = (-0.7, 0.2, 1.9)
 
 
-def probit(u, y):
-    return ndtr((2 * y - 1) * (u + 0.4))
-
-
-def logistic(u, y):
-    return expit((2 * y - 1) * (u - 0.3))
-
-
-def gaussian(u, y):
-    return norm.pdf(y, u, math.sqrt(0.3))
-
-
 def ordered(u, y):
     edges = (-np.inf, *THRESHOLDS, np.inf)
     return ndtr(edges[y + 1] - u) - ndtr(edges[y] - u)
 
 
-def by_adaptive_quadrature(density):
+def adaptive(density):
     """Return a function of one row to (log Z, slope, curvature), by Z and two moments."""
 
     def moments(mean, variance, y):
@@ -130,10 +118,10 @@ class Case:
 
 
 CASES = [
-    Case(Probit(0.4), 2, by_adaptive_quadrature(probit), 1e-9, 20.0),
-    Case(Logistic(-0.3), 2, by_adaptive_quadrature(logistic), 1e-9, 100.0),
-    Case(Gaussian(0.3), 0, by_adaptive_quadrature(gaussian), 1e-9, 5.0),
-    Case(OrderedProbit(THRESHOLDS), 4, by_adaptive_quadrature(ordered), 1e-9, 20.0),
+    Case(Probit(0.4), 2, adaptive(lambda u, y: ndtr((2 * y - 1) * (u + 0.4))), 1e-9, 20.0),
+    Case(Logistic(-0.3), 2, adaptive(lambda u, y: expit((2 * y - 1) * (u - 0.3))), 1e-9, 100.0),
+    Case(Gaussian(0.3), 0, adaptive(lambda u, y: norm.pdf(y, u, math.sqrt(0.3))), 1e-9, 5.0),
+    Case(OrderedProbit(THRESHOLDS), 4, adaptive(ordered), 1e-9, 20.0),
     Case(MultinomialProbit(12, BIASES), 3, multinomial, 1e-6, 5.0),
     Case(Softmax(15, BIASES), 3, softmax, 1e-5, 2.0),
 ]
