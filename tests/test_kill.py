@@ -40,13 +40,6 @@ def command(*arguments):
     return [sys.executable, "-m", "sparsegp", "train", *map(str, arguments), *named, "--quiet"]
 
 
-def train(*arguments):
-    """Train in a process of its own, undisturbed; return the seconds it took."""
-    begin = time.monotonic()
-    subprocess.run(command(*arguments), env=environment(), timeout=300, check=True)
-    return time.monotonic() - begin
-
-
 class Driver:
     """The driver of a run, begun or resumed, and its workers."""
 
@@ -114,7 +107,9 @@ def test_killed_at_any_instant(name, clusters, tmp_path):
     """The result is that of a run that was never killed. Runs are begun until there were enough."""
     data = {"learnt": "toy", "tuned": "toy", "auto": "wine", "gibbs": "iris"}.get(name, clusters)
     arguments = (data, *RUNS[name], "--workers", 2)
-    seconds = train(*arguments, "--out", tmp_path / "whole")
+    undisturbed, begin = command(*arguments, "--out", tmp_path / "whole"), time.monotonic()
+    subprocess.run(undisturbed, env=environment(), timeout=300, check=True)
+    seconds = time.monotonic() - begin
     expected, X = sparsegp.load(tmp_path / "whole"), open_dataset(data).train.X.compute()
     done, runs = 0, 0
     while done < KILLS:

@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -17,22 +18,16 @@ from sparsegp.ivm.pairs import PairSet
 from tests.ivm.problems import N_ACTIVE, N, bits, candidates, case, on_rings
 
 
-@pytest.fixture(scope="module")
-def whole():
-    """Return a function from a case to its selection in one go, in one block."""
-    found = {}
-
-    def selection(name):
-        if name not in found:
-            found[name] = case(name).finish()
-            assert len(found[name].active) == N_ACTIVE
-        return found[name]
-
+@cache
+def whole(name):
+    """Return the selection of a case in one go, in one block."""
+    selection = case(name).finish()
+    assert len(selection.active) == N_ACTIVE
     return selection
 
 
 @pytest.mark.parametrize("name", ["all scores", "information", "bounded, double", "bounded, panel"])
-def test_the_number_of_blocks_changes_no_bit(whole, name):
+def test_the_number_of_blocks_changes_no_bit(name):
     """Nor one of batches, with their empty slots. Of what test_runs.py has no kind."""
     selection, other = case(name, n_blocks=4).finish(), whole(name)
     assert pickle.dumps(selection.active.arrays()) == pickle.dumps(other.active.arrays())
@@ -84,7 +79,7 @@ class Twice:
 
 
 @pytest.mark.parametrize("name", ["one by one", "per class", "panel", "pairs", "bounded, pairs"])
-def test_messages_may_be_sent_twice(whole, name):
+def test_messages_may_be_sent_twice(name):
     twice = case(name, n_blocks=2, runtime=Twice).finish()
     assert bits(twice) == bits(whole(name))
     expected = {"pairs": {"advance", "include"}, "per class": {"propose", "gather", "advance"}}
@@ -109,7 +104,7 @@ def test_a_batch_cut_short_keeps_its_bits(dtype):
 
 
 @pytest.mark.parametrize("name", ["per class", "pairs"])
-def test_messages_for_another_state_are_refused(whole, name):
+def test_messages_for_another_state_are_refused(name):
     (block,) = case(name).blocks()
     first, second, third = whole(name).active.included[:3]
     block.include(first)
@@ -124,7 +119,7 @@ def test_messages_for_another_state_are_refused(whole, name):
 
 
 @pytest.mark.parametrize("name", ["per class", "bounded", "bounded, pairs"])
-def test_restart_brings_all_rows_back(whole, name):
+def test_restart_brings_all_rows_back(name):
     """Inclusions come without the proposals that they had, of which a block keeps the columns."""
     run = case(name)
     selection = run.finish()
@@ -136,7 +131,7 @@ def test_restart_brings_all_rows_back(whole, name):
     assert bits(selection) == bits(whole(name))
 
 
-def test_a_selection_goes_on_after_it_was_finished(whole):
+def test_a_selection_goes_on_after_it_was_finished():
     run = case("bounded")
     selection = run.begin()
     for stop in (5, 7):
@@ -145,7 +140,7 @@ def test_a_selection_goes_on_after_it_was_finished(whole):
     assert_array_equal(run.finish(selection).active.rows, whole("bounded").active.rows)
 
 
-def test_arrays_that_do_not_fit_are_refused(whole):
+def test_arrays_that_do_not_fit_are_refused():
     arrays = whole("per class").active.arrays()
     with pytest.raises(StoreError, match="do not add up"):
         ActiveSet.from_arrays({**arrays, "rows": arrays["rows"][:-1]}, 8)

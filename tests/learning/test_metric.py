@@ -14,19 +14,15 @@ from tests.differences import central
 P = 4
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(5)
-
-
-def spd(rng):
-    root = rng.normal(size=(P, P))
+def spd(seed):
+    root = np.random.default_rng(seed).normal(size=(P, P))
     return root @ root.T
 
 
 @pytest.mark.parametrize("text", ["2*rbf(1.5) + matern32(2)", "matern52(2) * linear", "rbf(2)"])
-def test_outer_products_by_finite_differences(text, rng):
+def test_outer_products_by_finite_differences(text):
     """Of five latent values of two processes, centred."""
+    rng = np.random.default_rng(5)
     kernel, X = parse(text), rng.normal(size=(9, P))
     parts = [
         (kernel, rng.normal(size=(d, P)), rng.normal(size=(d, R))) for d, R in ((6, 3), (4, 2))
@@ -42,8 +38,8 @@ def test_outer_products_by_finite_differences(text, rng):
     assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_the_matrix_is_the_shrunk_power_and_keeps_the_variance(rng):
-    slopes, covariance, mixing = spd(rng), spd(rng), spd(rng)
+def test_the_matrix_is_the_shrunk_power_and_keeps_the_variance():
+    slopes, covariance, mixing = map(spd, range(3))
     found = Metric(power=0.4).next(mixing, slopes, covariance)
     G = mixing @ slopes @ mixing
     shrunk = (1 - SHRINKAGE) * G + SHRINKAGE * np.trace(G) / P * np.eye(P)

@@ -24,10 +24,8 @@ def stripes(n, gap=6.0):
     return np.random.default_rng(0).normal(size=(n, 2)) + gap * y[:, np.newaxis], y
 
 
-@pytest.fixture(scope="module")
-def noisy():
-    """Rows of three classes, a fifth of which are of any."""
-    return make_classification(700, 6, n_informative=4, n_classes=3, flip_y=0.2, random_state=1)
+X, Y = make_classification(700, 6, n_informative=4, n_classes=3, flip_y=0.2, random_state=1)
+"""Rows of three classes, a fifth of which are of any."""
 
 
 @pytest.mark.parametrize(("n", "most"), [(2, 0.6), (3, 0.9), (5, 0.98), (10, 0.99)])
@@ -47,10 +45,9 @@ def test_one_row_of_each_class_says_next_to_nothing(classes):
 
 
 @pytest.mark.parametrize("n", [20, 60, 200])
-def test_they_are_better_than_those_of_the_kernel_as_it_is(n, noisy):
-    X, y = noisy
-    models = (sparsegp.train(X[:n], y[:n], calibration=name) for name in ("learned", "none"))
-    learned, plain = (nlpp(model, X[n:], y[n:]) for model in models)
+def test_they_are_better_than_those_of_the_kernel_as_it_is(n):
+    models = (sparsegp.train(X[:n], Y[:n], calibration=name) for name in ("learned", "none"))
+    learned, plain = (nlpp(model, X[n:], Y[n:]) for model in models)
     assert learned < min(plain - 0.1, np.log(3))
 
 
@@ -65,12 +62,11 @@ def test_many_copies_of_one_row_do_not_make_the_others_modest():
 
 
 @pytest.mark.parametrize("per_class", [False, True])
-def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class, noisy):
-    X, y = (rows[:300] for rows in noisy)
+def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class):
     settings = TrainSettings(
         n_active=40, kernel="10*rbf", kernel_per_class=per_class, precision="float64", n_nodes=24
     )
-    with selected((X, y), settings, block_rows=256) as run:
+    with selected((X[:300], Y[:300]), settings, block_rows=256) as run:
         folds = Folds(Problem(ActiveRows.of(run.block_settings, run.active), run))
         stubs = [run.stub(k).compute() for k in range(len(folds.features))]
     c, way = np.random.default_rng(0).normal(size=(2, *folds.start().shape))
