@@ -22,10 +22,6 @@ def offered(selection, count):
     return merge([block.gather(rows[order], scores[order]) for block in blocks])
 
 
-def pool_of(run, candidates, slots):
-    return Pool(candidates, run.settings, slots)
-
-
 def after(texts, stop, **options):
     """A problem, and its selection after some inclusions."""
     run = on_rings(400, texts, 60, **options)
@@ -42,7 +38,7 @@ def test_diverse_rows_are_the_pivots_of_lapack(texts, count):
         stub = block.array("stub", c)[:, candidates.marginals.rows]
         residual = residual + kernel(x, x) - stub.T @ stub
     _, pivots, _, _ = dpstrf(residual, lower=1)
-    batch = pool_of(run, candidates, count).take_diverse(count)
+    batch = Pool(candidates, run.settings, count).take_diverse(count)
     assert batch.rows.tolist() == candidates.marginals.rows[pivots[:count] - 1].tolist()
     assert batch.score.tolist() == candidates.score[pivots[:count] - 1].tolist()
 
@@ -54,13 +50,13 @@ def test_a_variance_lost_to_rounding_is_an_error(take):
     of = candidates.marginals
     lost = replace(candidates, marginals=replace(of, variance=of.variance * 0.0 - 1.5))
     with np.errstate(invalid="ignore"), pytest.raises(NumericalError, match=r"variance -1\.5"):
-        getattr(pool_of(run, lost, 2), take)(2)
+        getattr(Pool(lost, run.settings, 2), take)(2)
 
 
 def test_the_best_end_where_the_pool_is_poor():
     run, selection = after(KINDS["shared"], 15)
     candidates = offered(selection, 12)
-    batch = pool_of(run, candidates, 12).take_best(12)
+    batch = Pool(candidates, run.settings, 12).take_best(12)
     assert 1 <= batch.count < 12
     assert (batch.score >= candidates.score[-1]).all()
     assert batch.slots == 12
@@ -94,7 +90,7 @@ def test_a_batch_is_cut_at_the_first_row_that_would_have_won(monkeypatch, texts,
             candidates = offered(selection, count)
             low = candidates.score.copy()
             low[-1] = -1e12  # it does not stop where the pool is poor
-            batch = pool_of(run, replace(candidates, score=low), 8).take_best(8)
+            batch = Pool(replace(candidates, score=low), run.settings, 8).take_best(8)
             pool = candidates.marginals.rows
             expected = first_overtaken(run, blocks, batch, pool)
             assert min(block.propose(batch, pool) for block in blocks) == expected

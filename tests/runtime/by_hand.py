@@ -67,15 +67,10 @@ class Cluster:
         self.workers[name] = self._start("worker", *common)
 
     def retire(self, name: str) -> None:
-        self.client.retire_workers([self.address(name)])
+        self.client.retire_workers(names=[name])
 
     def signal(self, name: str, number: signal.Signals) -> None:
         self.workers[name].send_signal(number)
-
-    def address(self, name: str) -> str:
-        """Return the address of a worker as the scheduler knows it."""
-        found: dict[str, Any] = self.client.sync(self.client.scheduler.identity)
-        return next(at for at, worker in found["workers"].items() if worker["name"] == name)
 
     def runtime(self, **limits: float) -> DaskRuntime:
         """Return a runtime on all workers, with some limits of its own."""
