@@ -18,16 +18,15 @@ from tests.runs import assert_same
 PRIOR = "l: lognormal(0.2, 0.5)"
 
 
-def regression(n=12):
-    rng = np.random.default_rng(4)
-    x = rng.uniform(-2, 2, size=(n, 1))
-    y = np.sin(2 * x[:, 0]) + 0.3 * rng.normal(size=n)
-    return Problem(x, y, [RBF(1.0)], Gaussian(0.1), 1, seed=3)
+rng = np.random.default_rng(4)
+X = rng.uniform(-2, 2, size=(12, 1))
+Y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=12)
+REGRESSION = Problem(X, Y, [RBF(1.0)], Gaussian(0.1), 1, seed=3)
 
 
 def test_one_parameter_against_a_grid():
-    some = regression()
-    prior, method = kernel_prior(PRIOR, some), Exact()
+    some, method = REGRESSION, Exact()
+    prior = kernel_prior(PRIOR, some)
     grid = np.linspace(-2.0, 2.0, 81)
     logs, means = [], []
     new = np.linspace(-1.9, 1.9, 7)[:, np.newaxis]
@@ -70,7 +69,7 @@ class Fragile(Exact, name=""):
 
 
 def test_parameters_for_which_the_method_fails_are_left_out():
-    some = regression().with_parameters(np.array([-0.2]))
+    some = REGRESSION.with_parameters(np.array([-0.2]))
     plan = Schedule(chains=2, burn_in=50, draws=50, kept=20)
     found = plan.fit(Target(Fragile(), some, kernel_prior(PRIOR, some)))
     assert all(each.kernels[0].parameters()[0] <= 0.0 for each in found.components)
@@ -81,19 +80,18 @@ def test_parameters_for_which_the_method_fails_are_left_out():
 
 
 def test_sampled_kernels_are_a_mixture(tmp_path):
-    X, y = load_breast_cancer(return_X_y=True)
-    X, y = X[:40, :4], y[:40]
+    rows, y = load_breast_cancer(return_X_y=True)
+    rows, y = rows[:40, :4], y[:40]
     options = {"method": "laplace", "learn": "hmc", "steps": 8}
-    model = sparsegp.train(X, y, **options, hyperprior="v: lognormal(0, 4); l: lognormal(0, 1)")
+    model = sparsegp.train(rows, y, **options, hyperprior="v: lognormal(0, 4); l: lognormal(0, 1)")
     assert model.report["components"] == 32
     assert len({str(each.kernels[0]) for each in model.mixture.components}) > 5
     model.save(tmp_path / "model")
-    assert_same(sparsegp.load(tmp_path / "model"), model, X)
+    assert_same(sparsegp.load(tmp_path / "model"), model, rows)
 
 
 def test_refusals():
-    some = regression()
-    prior = kernel_prior(PRIOR, some)
+    some, prior = REGRESSION, kernel_prior(PRIOR, REGRESSION)
     both = Problem(some.x, some.target, [2.0 * RBF(1.0)], some.likelihood, 1)
     with pytest.raises(SettingsError, match=r"must have a hyperprior.*got none of constant\.value"):
         Target(Exact(), both, kernel_prior(PRIOR, both))

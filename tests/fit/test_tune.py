@@ -169,21 +169,17 @@ def test_too_few_rows_are_refused():
 # -- kernel="auto" ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def steps_of_trees():
-    """Labels by thresholds of two of five columns, one of which has outliers."""
-    rng = np.random.default_rng(1)
-    X = np.exp(2.0 * rng.standard_normal((800, 5)))
-    return X, ((X[:, 0] > 1.0) ^ (X[:, 3] > 1.5)).astype(int)
+X = np.exp(2.0 * np.random.default_rng(1).standard_normal((800, 5)))
+Y = ((X[:, 0] > 1.0) ^ (X[:, 3] > 1.5)).astype(int)
+"""Labels by thresholds of two of five columns, one of which has outliers."""
 
 
-def test_auto_leads_the_default_kernel_where_columns_are_unlike(steps_of_trees):
-    X, y = steps_of_trees
+def test_auto_leads_the_default_kernel_where_columns_are_unlike():
     models = [
-        sparsegp.train(X[:500], y[:500], kernel=kernel, n_active=150, runtime="threads=1")
+        sparsegp.train(X[:500], Y[:500], kernel=kernel, n_active=150, runtime="threads=1")
         for kernel in ("auto", "50*rbf + 50*matern52")
     ]
-    auto, default = (nlpp(model, X[500:], y[500:]) for model in models)
+    auto, default = (nlpp(model, X[500:], Y[500:]) for model in models)
     assert auto < 0.7 * default
     assert models[0].settings["scaling"] == "quantile"
     relevances = models[0].relevances
@@ -221,39 +217,39 @@ def test_classes_on_two_sides_of_a_plane_get_a_linear_kernel():
     assert linear < default
 
 
-def test_auto_is_a_brief_tuning_and_resumed_as_one(steps_of_trees, tmp_path):
-    X, y = (rows[:160] for rows in steps_of_trees)
+def test_auto_is_a_brief_tuning_and_resumed_as_one(tmp_path):
+    few, y = X[:160], Y[:160]
     auto = {"kernel": "auto", "n_active": 50}
-    choice = tune(X, y, max_trials=None, runtime="threads=1", **auto)
+    choice = tune(few, y, max_trials=None, runtime="threads=1", **auto)
     chosen = {**choice.chosen, "n_active": 50}
-    expected = sparsegp.train(X, y, **chosen, runtime="threads=1")
+    expected = sparsegp.train(few, y, **chosen, runtime="threads=1")
     for reports in (3, 9):
         with pytest.raises(Interrupted, match="continue with `resume=True`"):
-            sparsegp.train(X, y, **auto, out=tmp_path, resume=True, progress=Stopper(reports))
-    model = sparsegp.train(X, y, **auto, out=tmp_path, resume=True, runtime="threads=2")
-    again = sparsegp.train(X, y, **auto, out=tmp_path)  # finished: nothing is done
+            sparsegp.train(few, y, **auto, out=tmp_path, resume=True, progress=Stopper(reports))
+    model = sparsegp.train(few, y, **auto, out=tmp_path, resume=True, runtime="threads=2")
+    again = sparsegp.train(few, y, **auto, out=tmp_path)  # finished: nothing is done
     for each in (model, again):
         assert each.settings == expected.settings
-        assert_array_equal(each.predict_proba(X), expected.predict_proba(X))
+        assert_array_equal(each.predict_proba(few), expected.predict_proba(few))
 
 
-def test_it_is_the_default_and_overwritten_with_its_run(steps_of_trees, tmp_path, searching):
-    X, y = (rows[:160] for rows in steps_of_trees)
+def test_it_is_the_default_and_overwritten_with_its_run(tmp_path, searching):
+    few, y = X[:160], Y[:160]
     auto = {"n_active": 50, "out": tmp_path, "runtime": "threads=1"}
-    first = sparsegp.train(X, y, **auto, kernel="auto")
+    first = sparsegp.train(few, y, **auto, kernel="auto")
     with pytest.raises(SettingsError, match="seed was 0"):
-        sparsegp.train(X, y, **auto, seed=1)
-    assert sparsegp.train(X, y, **auto).settings == first.settings
+        sparsegp.train(few, y, **auto, seed=1)
+    assert sparsegp.train(few, y, **auto).settings == first.settings
     with pytest.raises(SettingsError, match="class_weight"):  # and nothing is deleted
-        sparsegp.train(X, y, **auto, class_weight={"none": 2.0}, overwrite=True)
+        sparsegp.train(few, y, **auto, class_weight={"none": 2.0}, overwrite=True)
     assert_array_equal(sparsegp.load(tmp_path).rows, first.rows)
-    again = sparsegp.train(X, y, **auto, seed=1, overwrite=True)
+    again = sparsegp.train(few, y, **auto, seed=1, overwrite=True)
     assert again.settings["seed"] == 1
     assert (tmp_path / "tuning" / "run.json").exists()
-    fitted = SparseGPClassifier(n_active=50).fit(X, y)
+    fitted = SparseGPClassifier(n_active=50).fit(few, y)
     assert (fitted.kernel_, fitted.scaling_) == (first.settings["kernel"], "quantile")
     assert fitted.n_active_ == 50
-    assert sparsegp.train(X, y, n_active=50, posterior="active", stub_entries=10**6)
+    assert sparsegp.train(few, y, n_active=50, posterior="active", stub_entries=10**6)
 
 
 CASES = {"few rows": (89, 4), "pixels": (120, 60), "few wide rows": (89, MAX_ROUGH_COLUMNS + 1)}
@@ -306,9 +302,8 @@ def test_so_many_rows_become_active_as_fit_the_memory():
     assert fitting == [True, False]
 
 
-def test_rows_of_blocks_are_checked_before_a_search(steps_of_trees, searching, tmp_path):
-    X, y = steps_of_trees
-    sparsegp.train(X, y, kernel="rbf", n_active=20, out=tmp_path / "run")
+def test_rows_of_blocks_are_checked_before_a_search(searching, tmp_path):
+    sparsegp.train(X, Y, kernel="rbf", n_active=20, out=tmp_path / "run")
     with pytest.raises(SettingsError, match="block_rows must be at least 1, got 0"):
-        sparsegp.train(X, y, out=tmp_path / "run", overwrite=True, block_rows=0)
+        sparsegp.train(X, Y, out=tmp_path / "run", overwrite=True, block_rows=0)
     assert len(sparsegp.load(tmp_path / "run").rows) == 20

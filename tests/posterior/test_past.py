@@ -12,6 +12,8 @@ from sparsegp.posterior.past import PastRows, mean_curvature
 from sparsegp.posterior.removal import rows_to_remove
 
 SCALE = 3.0
+rng = np.random.default_rng(0)
+X, Y = rng.normal(scale=2.0, size=(90, 2)), rng.normal(size=(90, 3))
 
 
 def active_rows(x, n_kernels=1):
@@ -39,50 +41,45 @@ def regression(active, X, y):
     return PosteriorWeights(coefficients, gain, calibration=Calibration(prior_scale=SCALE))
 
 
-def past(active, X, y, kept):
-    weights = regression(active, X, y)
+def past(active, kept):
+    """The first 60 rows, and those of the active ones that are kept."""
+    weights = regression(active, X[:60], Y[:60])
     return PastRows(active, weights, kept, numbers=kept - 100, curvature=1.0)
 
 
 @pytest.mark.parametrize("n_kernels", [1, 3])
 def test_of_a_quadratic_nothing_is_lost(n_kernels):
     """With the same active rows, old sums and new rows give the maximum of all rows together."""
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(scale=2.0, size=(90, 2)), rng.normal(size=(90, 3))
-    active, old, new = active_rows(X[:12], n_kernels), slice(0, 60), slice(60, 90)
-    known = past(active, X[old], y[old], np.arange(12))
+    active = active_rows(X[:12], n_kernels)
+    known = past(active, np.arange(12))
     grams, forces = known.projected_onto(active, active.factors())
-    together = regression(active, X, y).coefficients
+    together = regression(active, X, Y).coefficients
     penalties = active.penalties(active.factors())
     for c, columns in enumerate(active.columns()):
-        w_old, w = features(active, X[old])[c], features(active, X[new])[c]
+        w_old, w = features(active, X[:60])[c], features(active, X[60:])[c]
         assert_allclose(grams[c], w_old @ w_old.T, atol=1e-9)
         anchor = penalties[c] / SCALE + grams[c]
         alone = np.linalg.solve(anchor, forces[c])
         assert_allclose(alone, known.weights.coefficients[c], atol=1e-8)
-        both = np.linalg.solve(anchor + w @ w.T, forces[c] + w @ y[new][:, columns])
+        both = np.linalg.solve(anchor + w @ w.T, forces[c] + w @ Y[60:, columns])
         assert_allclose(both, together[c], atol=1e-8)
 
 
 def test_fresh_rows_are_told_from_the_former_ones():
     """Their kernel values at an old row are those that regression on the former sites gives."""
-    rng = np.random.default_rng(2)
-    X, y, kept = rng.normal(scale=2.0, size=(60, 2)), rng.normal(size=(60, 3)), np.array([0, 5])
-    active = active_rows(X[:12])
+    kept, active = np.array([0, 5]), active_rows(X[:12])
     more = active_rows(np.concatenate([X[kept], X[50:53]]))
-    (gram,), _ = past(active, X, y, kept).projected_onto(more, more.factors())
+    (gram,), _ = past(active, kept).projected_onto(more, more.factors())
     kernel, A = active.kernels[0], active.factors()[0] @ active.factors()[0].T
-    k = np.asarray(kernel(more.x, X))
-    k[2:] = np.asarray(kernel(more.x[2:], active.x)) @ np.linalg.solve(A, kernel(active.x, X))
+    k = np.asarray(kernel(more.x, X[:60]))
+    k[2:] = np.asarray(kernel(more.x[2:], active.x)) @ np.linalg.solve(A, kernel(active.x, X[:60]))
     w = np.linalg.solve(more.factors()[0], k)
     assert_allclose(gram, w @ w.T, atol=1e-8)
 
 
 def test_the_active_rows_that_stay_give_the_stub_of_any_row():
-    rng = np.random.default_rng(4)
-    X, y, kept = rng.normal(scale=2.0, size=(60, 2)), rng.normal(size=(60, 3)), np.arange(2, 11)
-    active = active_rows(X[:12])
-    found = past(active, X, y, kept).active_set(4, np.float64)
+    kept, active = np.arange(2, 11), active_rows(X[:12])
+    found = past(active, kept).active_set(4, np.float64)
     assert [len(found), found.rows.tolist()] == [9, list(range(-98, -89))]
     site, precision = found.sites(3)
     stay = active.take(kept)
