@@ -148,13 +148,13 @@ def test_leading_axes_equal_loops(kernel, formula, left, right):
 
 @every_kernel
 def test_inputs_are_not_changed_and_may_be_empty(kernel, formula):
-    before = X.copy(), Z.copy()
-    X.flags.writeable = Z.flags.writeable = False
-    kernel(X, Z)
-    kernel(X, X)
-    kernel.diag(X)
-    np.testing.assert_array_equal(before[0], X)
-    np.testing.assert_array_equal(before[1], Z)
+    x, z = X.copy(), Z.copy()
+    x.flags.writeable = z.flags.writeable = False
+    kernel(x, z)
+    kernel(x, x)
+    kernel.diag(x)
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(z, Z)
     assert kernel(X, X[:0]).shape == (len(X), 0)
     assert kernel(X[:0], X).shape == (0, len(X))
     assert kernel.diag(X[:0]).shape == (0,)
