@@ -19,6 +19,8 @@ from tests.processes import invoke, told
 from tests.runs import Stopper
 
 N = 300
+X, Y = load_digits(return_X_y=True)
+X, Y, W = X[:N], Y[:N] % 4, np.random.default_rng(0).integers(0, 4, N)
 SETTINGS = {
     "all": {},
     "all, few rows": {"rows": 150},
@@ -33,12 +35,6 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X[:N], y[:N] % 4, np.random.default_rng(0).integers(0, 4, N)
-
-
 def train(X, y, **settings):
     return sparsegp.train(X, y, **{"n_active": 24, "precision": "float64", **settings})
 
@@ -49,45 +45,33 @@ def same(model, other, X):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_repeated_and_removed_rows_in_any_order(digits, name):
-    """The evidence of a regression is in learning/test_objective.py."""
+def test_repeated_and_removed_rows_in_any_order(name):
+    """Held-out rows change nothing. The evidence of a regression: learning/test_objective.py."""
     settings = dict(SETTINGS[name])
     rows = settings.pop("rows", N)
-    X, y, w = (each[:rows] for each in digits)
-    weighted = train(X, y, sample_weight=w, **settings)
-    repeated = np.random.default_rng(1).permutation(np.repeat(np.arange(len(y)), w))
-    X_r, y_r = X[repeated], y[repeated]
-    other = train(X_r, y_r, sample_weight=np.ones(len(y_r)), block_rows=256, **settings)
+    x, y, w = X[:rows], Y[:rows], W[:rows]
+    weighted = train(x, y, sample_weight=w, test=(X[200:], Y[200:]), **settings)
+    repeated = np.random.default_rng(1).permutation(np.repeat(np.arange(rows), w))
+    x_r, y_r = x[repeated], y[repeated]
+    other = train(x_r, y_r, sample_weight=np.ones(len(y_r)), block_rows=256, **settings)
     same(weighted, other, X[:30])
     assert weighted.history[-1]["n_active"] == other.history[-1]["n_active"]
-    np.testing.assert_array_equal(X[weighted.rows], X_r[other.rows])
+    np.testing.assert_array_equal(x[weighted.rows], x_r[other.rows])
     assert w[weighted.rows].min() > 0
 
 
-@pytest.mark.parametrize("name", ["all", "adf", "candidates", "pairs"])
-def test_held_out_rows_have_no_weights_and_change_nothing(digits, name):
-    X, y, w = digits
-    weights, settings = w[:220], SETTINGS[name]
-    alone, beside = (
-        train(X[:220], y[:220], sample_weight=weights, test=test, **settings)
-        for test in (None, (X[220:], y[220:]))
-    )
-    same(beside, alone, X[220:])
-
-
-def test_weights_of_classes(digits):
-    X, y, w = digits
-    count = np.bincount(y, w)
-    given = w * (w.sum() / (4 * count))[y]
-    balanced = train(X, y, sample_weight=w, class_weight="balanced")
-    same(balanced, train(X, y, sample_weight=given), X[:30])
-    named = train(X, y, class_weight={0: 3, 2: 0.5})
-    same(named, train(X, y, class_weight="0=3, 2=0.5"), X[:30])
-    same(named, train(X, y, sample_weight=np.array([3, 1, 0.5, 1])[y]), X[:30])
+def test_weights_of_classes():
+    count = np.bincount(Y, W)
+    given = W * (W.sum() / (4 * count))[Y]
+    balanced = train(X, Y, sample_weight=W, class_weight="balanced")
+    same(balanced, train(X, Y, sample_weight=given), X[:30])
+    named = train(X, Y, class_weight={0: 3, 2: 0.5})
+    same(named, train(X, Y, class_weight="0=3, 2=0.5"), X[:30])
+    same(named, train(X, Y, sample_weight=np.array([3, 1, 0.5, 1])[Y]), X[:30])
     estimator = SparseGPClassifier(n_active=24, class_weight={0: 3, 2: 0.5}, precision="float64")
-    found = estimator.fit(X, y).predict_proba(X[:9])
+    found = estimator.fit(X, Y).predict_proba(X[:9])
     np.testing.assert_array_equal(found, named.predict_proba(X[:9]))
-    for labels in (y.astype(float), np.array(list("abcd"))[y]):
+    for labels in (Y.astype(float), np.array(list("abcd"))[Y]):
         weights = {np.unique(labels)[3].item(): 0}
         assert len(train(X, labels, class_weight=weights).classes) == 3
         estimator.set_params(class_weight=weights).fit(X, labels)
@@ -111,48 +95,46 @@ def test_gaussian_noise_is_divided_by_the_weights(criterion):
 
 @pytest.mark.parametrize("per_class", [False, True])
 @pytest.mark.parametrize("posterior", ["all", "active"])
-def test_the_posterior_is_that_of_copies_that_are_not_merged(digits, posterior, per_class):
+def test_the_posterior_is_that_of_copies_that_are_not_merged(posterior, per_class):
     """With all rows active both span the same functions."""
-    X, y, w = (each[:40] for each in digits)
+    x, y, w = X[:40], Y[:40], W[:40]
     repeated, how = np.repeat(np.arange(40), w), {"posterior": posterior, "calibration": "none"}
     how |= {"kernel": "10*rbf(20)", "scaling": "none", "kernel_per_class": per_class}
     how |= {"tolerance": 1e-12}
-    weighted = train(X, y, sample_weight=w, n_active=int((w > 0).sum()), **how)
-    apart = X[repeated] + 1e-9 * np.arange(len(repeated))[:, np.newaxis]  # else they are merged
+    weighted = train(x, y, sample_weight=w, n_active=int((w > 0).sum()), **how)
+    apart = x[repeated] + 1e-9 * np.arange(len(repeated))[:, np.newaxis]  # else they are merged
     copies = train(apart, y[repeated], n_active=len(repeated), **how)
-    mean, variance = weighted.latent_mean_and_variance(X)
-    other, other_variance = copies.latent_mean_and_variance(X)
+    mean, variance = weighted.latent_mean_and_variance(x)
+    other, other_variance = copies.latent_mean_and_variance(x)
     np.testing.assert_allclose(mean, other, atol=1e-4)
     np.testing.assert_allclose(variance, other_variance, atol=1e-4)
 
 
-def test_a_run_with_other_weights_is_of_other_data(digits, tmp_path):
-    X, y, w = digits
+def test_a_run_with_other_weights_is_of_other_data(tmp_path):
     with pytest.raises(Interrupted):
-        train(X, y, sample_weight=w, out=tmp_path / "run", progress=Stopper(1))
+        train(X, Y, sample_weight=W, out=tmp_path / "run", progress=Stopper(1))
     with pytest.raises(SettingsError, match="or data: the training data changed"):
-        train(X, y, sample_weight=w + 1, out=tmp_path / "run", resume=True)
-    train(X, y, sample_weight=w, out=tmp_path / "run", resume=True)
+        train(X, Y, sample_weight=W + 1, out=tmp_path / "run", resume=True)
+    train(X, Y, sample_weight=W, out=tmp_path / "run", resume=True)
 
 
-def test_a_search_heeds_weights(digits):
-    X, y, w = (each[:150] for each in digits)
+def test_a_search_heeds_weights():
+    x, y, w = X[:150], Y[:150], W[:150]
     repeated, settings = np.repeat(np.arange(150), w), {"n_active": 10, "max_trials": 1}
-    found = sparsegp.tune(X, y, sample_weight=w, **settings)
+    found = sparsegp.tune(x, y, sample_weight=w, **settings)
     ones = np.ones(len(repeated))
-    other = sparsegp.tune(X[repeated], y[repeated], sample_weight=ones, **settings)
+    other = sparsegp.tune(x[repeated], y[repeated], sample_weight=ones, **settings)
     assert found.nlpp == other.nlpp
-    assert found.nlpp != sparsegp.tune(X, y, **settings).nlpp
+    assert found.nlpp != sparsegp.tune(x, y, **settings).nlpp
 
 
-def test_probable_labels_are_rows_with_weights(digits):
-    X, y, w = digits
+def test_probable_labels_are_rows_with_weights():
     names, P = np.array(list("abcd")), np.random.default_rng(2).multinomial(8, np.full(4, 0.25), N)
-    table = sparsegp.soft_labels(X, P, classes=names, sample_weight=w)
+    table = sparsegp.soft_labels(X, P, classes=names, sample_weight=W)
     rows, codes = np.nonzero(P)
-    repeated = train(X[rows], names[codes], sample_weight=w[rows] * P[rows, codes] / 8)
+    repeated = train(X[rows], names[codes], sample_weight=W[rows] * P[rows, codes] / 8)
     same(train(table, None), repeated, X[:30])
-    same(train(sparsegp.soft_labels(X, np.eye(4)[y]), None), train(X, y), X[:30])
+    same(train(sparsegp.soft_labels(X, np.eye(4)[Y]), None), train(X, Y), X[:30])
     assert sparsegp.soft_labels(X[:1], [[1.0, 0.009, 0.02]]).y.tolist() == [0, 2]
 
 
@@ -284,10 +266,9 @@ def test_counts_are_as_good_as_rows(n):
     assert len(updated.rows) == len(model.rows)
 
 
-def test_large_tables_keep_their_order(digits, monkeypatch):
-    X, y, _ = digits
+def test_large_tables_keep_their_order(monkeypatch):
     monkeypatch.setattr("sparsegp.data.weights.MAX_VALUES", 0)
-    found = effective_rows(table_from_arrays(np.repeat(X, 2, axis=0), np.repeat(y, 2)))
+    found = effective_rows(table_from_arrays(np.repeat(X, 2, axis=0), np.repeat(Y, 2)))
     np.testing.assert_array_equal(np.asarray(found.X), X)
     np.testing.assert_array_equal(found.rows, 2 * np.arange(N))
     assert (found.weights == 2.0).all()
@@ -306,9 +287,9 @@ def test_large_tables_keep_their_order(digits, monkeypatch):
         (np.ma.masked_equal(np.arange(N), 3), "weights must be numbers"),
     ],
 )
-def test_what_is_no_weight_is_refused(digits, weights, message):
+def test_what_is_no_weight_is_refused(weights, message):
     with pytest.raises(DataError, match=message):
-        train(*digits[:2], sample_weight=weights)
+        train(X, Y, sample_weight=weights)
 
 
 @pytest.mark.parametrize(
@@ -328,10 +309,10 @@ def test_what_is_no_weight_is_refused(digits, weights, message):
          "larger weights"),
     ],
 )  # fmt: skip
-def test_what_cannot_heed_weights_refuses_them(digits, settings, error, message):
+def test_what_cannot_heed_weights_refuses_them(settings, error, message):
     given = {} if "method" in settings else {"n_active": 40}
     with pytest.raises(error, match=message):
-        sparsegp.train(*digits[:2], **given, **settings)
+        sparsegp.train(X, Y, **given, **settings)
 
 
 @pytest.mark.parametrize("header", [True, False])
@@ -387,72 +368,69 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
     np.testing.assert_allclose([float(line.split(",")[2]) for line in lines[1:]], expected[:, 0])
 
 
-class TestSmall:
-    """Rows with weights, and the same rows repeated, in everything that follows a fit."""
+# -- what follows a fit -------------------------------------------------------------------------
 
-    K = "10*rbf(2)"
+KERNEL = "10*rbf(2)"
+rng = np.random.default_rng(0)
+SMALL, COUNT = rng.normal(size=(80, 3)), rng.integers(1, 6, 80)
+LABEL = (SMALL[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(int)
+TABLES = as_table(SMALL, LABEL, COUNT), as_table(SMALL.repeat(COUNT, axis=0), LABEL.repeat(COUNT))
+"""Rows with weights, and the same rows repeated."""
 
-    @pytest.fixture
-    def rows(self):
-        rng = np.random.default_rng(0)
-        X, w = rng.normal(size=(80, 3)), rng.integers(1, 6, 80)
-        y = (X[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(int)
-        return X, y, w, np.repeat(np.arange(80), w)
 
-    @pytest.fixture
-    def pair(self, rows):
-        X, y, w, repeated = rows
-        how = {"kernel": self.K, "n_active": 40}
-        return [
-            sparsegp.train(X, y, sample_weight=w, **how),
-            sparsegp.train(X[repeated], y[repeated], **how),
-        ]
+@pytest.fixture(scope="module")
+def pair():
+    return [sparsegp.train(table, kernel=KERNEL, n_active=40) for table in TABLES]
 
-    def test_zero_weights_and_copies_bound_the_active_rows(self, rows):
-        X, y = rows[:2]
-        model = SparseGPClassifier(kernel=self.K, n_active=60)
-        some = model.fit(X, y, np.arange(80) < 50)
-        expected = some.predict_proba(X)
-        np.testing.assert_array_equal(model.fit(X[:50], y[:50]).predict_proba(X), expected)
-        model = SparseGPClassifier(kernel=self.K).partial_fit(X[:50], y[:50], classes=[0, 1])
-        twice = model.partial_fit(np.tile(X[50:], (2, 1)), np.tile(y[50:], 2))
-        assert twice.n_active_ == 80
 
-    def test_updates_with_few_new_rows_of_large_weight(self, rows):
-        X, y = rows[:2]
-        model = sparsegp.train(X, y, kernel=self.K, n_active=40)
-        new, labels = X[:5] + 0.3, np.array([0, 1, 0, 1, 1])
-        weighted = sparsegp.update(model, as_table(new, labels, np.full(5, 100.0)), old=(X, y))
-        repeated = np.repeat(new, 100, axis=0), np.repeat(labels, 100)
-        same(weighted, sparsegp.update(model, *repeated, old=(X, y)), X)
+def test_zero_weights_and_copies_bound_the_active_rows():
+    X, y = SMALL, LABEL
+    model = SparseGPClassifier(kernel=KERNEL, n_active=60)
+    some = model.fit(X, y, np.arange(80) < 50)
+    expected = some.predict_proba(X)
+    np.testing.assert_array_equal(model.fit(X[:50], y[:50]).predict_proba(X), expected)
+    model = SparseGPClassifier(kernel=KERNEL).partial_fit(X[:50], y[:50], classes=[0, 1])
+    twice = model.partial_fit(np.tile(X[50:], (2, 1)), np.tile(y[50:], 2))
+    assert twice.n_active_ == 80
 
-    def test_updates_by_a_batch_of_one_class(self, rows, pair):
-        X, _, w, repeated = rows
-        new = X + 0.3
-        weighted = sparsegp.update(pair[0], as_table(new, np.ones(80, int), w))
-        same(weighted, sparsegp.update(pair[1], new[repeated], np.ones(len(repeated), int)), X)
 
-    def test_virtual_rows(self, rows, pair):
-        X, y, w, repeated = rows
-        tables = as_table(X, y, w), as_table(X[repeated], y[repeated])
-        models = []
-        for model, table in zip(pair, tables, strict=True):
-            every = sparsegp.virtual_rows(model, table, lambda A: [A + 0.05])
-            models.append(sparsegp.train(every, **sparsegp.same_settings(model)))
-        same(*models, X)
+def test_updates_with_few_new_rows_of_large_weight():
+    old = SMALL, LABEL
+    model = sparsegp.train(*old, kernel=KERNEL, n_active=40)
+    new, labels = SMALL[:5] + 0.3, np.array([0, 1, 0, 1, 1])
+    weighted = sparsegp.update(model, as_table(new, labels, np.full(5, 100.0)), old=old)
+    repeated = new.repeat(100, axis=0), labels.repeat(100)
+    same(weighted, sparsegp.update(model, *repeated, old=old), SMALL)
 
-    def test_rows_of_several_labels(self, rows):
-        X = rows[0]
-        P = np.column_stack([1.0 - (p := 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))), p])
-        table = sparsegp.soft_labels(X, P)
-        model = sparsegp.train(table, kernel=self.K, n_active=40)
-        updated = sparsegp.update(model, X[:10] + 1.0, np.arange(10) % 2, old=table)
-        each = list(zip(updated.rows.tolist(), updated.active.target.tolist(), strict=True))
-        assert len(set(each)) == len(each)
-        former = set(zip(model.rows.tolist(), model.active.target.tolist(), strict=True))
-        assert {*each[:35]} <= former  # the new rows are a ninth
-        virtual = sparsegp.virtual_rows(model, table, lambda A: [A + 0.01])
-        copies = virtual.y[len(table.y) :]
-        assert len(copies) == np.isin(table.rows, model.rows).sum()
-        assert 0 < copies.mean() < 1
-        sparsegp.train(virtual, **sparsegp.same_settings(model, n_active=50))
+
+def test_updates_by_a_batch_of_one_class(pair):
+    updated = []
+    for model, table in zip(pair, TABLES, strict=True):
+        new = replace(table, X=table.X + 0.3, y=np.ones(len(table.y), int))
+        updated.append(sparsegp.update(model, new))
+    same(*updated, SMALL)
+
+
+def test_virtual_rows(pair):
+    models = []
+    for model, table in zip(pair, TABLES, strict=True):
+        every = sparsegp.virtual_rows(model, table, lambda A: [A + 0.05])
+        models.append(sparsegp.train(every, **sparsegp.same_settings(model)))
+    same(*models, SMALL)
+
+
+def test_rows_of_several_labels():
+    X = SMALL
+    P = np.column_stack([1.0 - (p := 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))), p])
+    table = sparsegp.soft_labels(X, P)
+    model = sparsegp.train(table, kernel=KERNEL, n_active=40)
+    updated = sparsegp.update(model, X[:10] + 1.0, np.arange(10) % 2, old=table)
+    each = list(zip(updated.rows.tolist(), updated.active.target.tolist(), strict=True))
+    assert len(set(each)) == len(each)
+    former = set(zip(model.rows.tolist(), model.active.target.tolist(), strict=True))
+    assert {*each[:35]} <= former  # the new rows are a ninth
+    virtual = sparsegp.virtual_rows(model, table, lambda A: [A + 0.01])
+    copies = virtual.y[len(table.y) :]
+    assert len(copies) == np.isin(table.rows, model.rows).sum()
+    assert 0 < copies.mean() < 1
+    sparsegp.train(virtual, **sparsegp.same_settings(model, n_active=50))
