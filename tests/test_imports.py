@@ -2,7 +2,6 @@
 
 import ast
 import re
-import subprocess
 import sys
 import tomllib
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sparsegp
+from tests.processes import run_python
 
 ROOT = Path(sparsegp.__file__).parent
 PROJECT = ROOT.parent / "pyproject.toml"
@@ -141,7 +141,7 @@ EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]])
 )
 def test_what_is_slow_to_import_waits_until_it_is_needed(code, heavy):
     script = f"import sys; {code}; assert not {set(heavy.split())} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", script], check=True)
+    run_python("-c", script)
 
 
 def test_public_names_are_listed_before_they_are_used():

@@ -6,9 +6,8 @@ process while the driver goes on. `pytest -s` tells what every kill hit, and whe
 
 import os
 import signal
-import subprocess
-import sys
 import time
+from subprocess import DEVNULL, TimeoutExpired
 
 import numpy as np
 import psutil
@@ -16,7 +15,14 @@ import pytest
 
 import sparsegp
 from sparsegp.data import open_dataset
-from tests.processes import KERNEL, PATIENCE, environment, invoke, worker_processes
+from tests.processes import (
+    KERNEL,
+    PATIENCE,
+    invoke,
+    run_python,
+    start_python,
+    worker_processes,
+)
 from tests.runs import assert_same
 from tests.runtime.by_hand import Cluster
 
@@ -37,7 +43,7 @@ KILLS = int(os.environ.get("SPARSEGP_KILLS", "3"))
 
 def command(*arguments):
     named = () if "--kernel" in arguments else KERNEL
-    return [sys.executable, "-m", "sparsegp", "train", *map(str, arguments), *named, "--quiet"]
+    return "-m", "sparsegp", "train", *arguments, *named, "--quiet"
 
 
 class Driver:
@@ -45,18 +51,13 @@ class Driver:
 
     def __init__(self, run, arguments):
         self.begin = time.monotonic()
-        self.process = subprocess.Popen(
-            command(*arguments, "--out", run, "--resume"),
-            env=environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        how = {"stdout": DEVNULL, "stderr": DEVNULL, "start_new_session": True}
+        self.process = start_python(*command(*arguments, "--out", run, "--resume"), **how)
 
     def wait(self, seconds):
         try:
             return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             return None
 
     def kill(self):
@@ -107,8 +108,8 @@ def test_killed_at_any_instant(name, clusters, tmp_path):
     """The result is that of a run that was never killed. Runs are begun until there were enough."""
     data = {"learnt": "toy", "tuned": "toy", "auto": "wine", "gibbs": "iris"}.get(name, clusters)
     arguments = (data, *RUNS[name], "--workers", 2)
-    undisturbed, begin = command(*arguments, "--out", tmp_path / "whole"), time.monotonic()
-    subprocess.run(undisturbed, env=environment(), timeout=300, check=True)
+    begin = time.monotonic()
+    run_python(*command(*arguments, "--out", tmp_path / "whole"), timeout=300)
     seconds = time.monotonic() - begin
     expected, X = sparsegp.load(tmp_path / "whole"), open_dataset(data).train.X.compute()
     done, runs = 0, 0

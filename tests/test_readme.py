@@ -10,9 +10,7 @@ import io
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
-from dataclasses import dataclass
 from itertools import chain, dropwhile
 from pathlib import Path
 from runpy import run_path
@@ -22,10 +20,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-import sparsegp
 from sparsegp.cli.program import program
+from tests.processes import ROOT, run_python
 
-ROOT = Path(sparsegp.__file__).parents[1]
 pytestmark = [
     pytest.mark.skipif(
         not (ROOT / "README.md").exists(), reason="an installed package has no README"
@@ -59,28 +56,14 @@ NEEDS = ("--scheduler", "--scheduler-file", "--cluster", "--data")
 """Options of commands that can only be parsed here."""
 
 
-@dataclass(frozen=True)
-class Fence:
-    """A fenced block: its language, its text, and its first line in the file."""
-
-    language: str
-    text: str
-    line: int
-
-
 def fences(path):
-    lines = path.read_text(encoding="utf-8").splitlines()
-    begin = None
-    for number, line in enumerate(lines):
-        if line.startswith("```") and begin is None:
-            begin = number
-        elif line.startswith("```"):
-            text = "\n".join(lines[begin + 1 : number])
-            yield Fence(lines[begin][3:], text, begin + 2)
-            begin = None
-        else:
-            assert not line.lstrip().startswith("```"), f"{path.name}:{number + 1} is indented"
-    assert begin is None, f"{path.name}:{begin} is never closed"
+    """Yield the language, the text and the first line of every fenced block."""
+    text = path.read_text(encoding="utf-8")
+    marks = re.findall("^( *)```", text, re.M)
+    assert not any(marks), f"a block of {path.name} is indented"
+    assert len(marks) % 2 == 0, f"a block of {path.name} is never closed"
+    for found in re.finditer(r"^```(.*)\n((?s:.*?))^```", text, re.M):
+        yield *found.groups(), text.count("\n", 0, found.start(2)) + 1
 
 
 def commands(text):
@@ -138,7 +121,7 @@ def check_other(words):
         assert match, words
         assert {*(match[1] or "test").split(",")} <= {*project["optional-dependencies"]}
     elif words[:2] == ["python", "-c"]:
-        subprocess.run([sys.executable, *words[1:]], check=True)
+        run_python(*words[1:])
     elif words[0] == "python":
         assert words[1:3] in (["-m", "pytest"], ["-m", "pipelines"])
         assert all((ROOT / word).exists() for word in words[3:4] if word.endswith(".toml"))
@@ -187,13 +170,13 @@ def printed_by(text, where):
     return printed
 
 
-def printed_by_python(fence, page, names):
+def printed_by_python(text, where, line, names):
     """Run a block of Python, and return what it printed; a comment after a print is its line."""
-    code = compile("\n" * (fence.line - 1) + fence.text, page, "exec")
+    code = compile("\n" * (line - 1) + text, where, "exec")
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(code, names)
-    for text in re.findall(r"print\(.*\)  # (.*)", fence.text):
-        assert re.match(r"[a-z]", text) or text in out.getvalue().splitlines(), text
+    for said in re.findall(r"print\(.*\)  # (.*)", text):
+        assert re.match(r"[a-z]", said) or said in out.getvalue().splitlines(), said
     return out.getvalue()
 
 
@@ -201,24 +184,24 @@ def printed_by_python(fence, page, names):
 def test_examples(name, folder):
     """All blocks of a page, one after the other; its Python in one namespace."""
     printed, names = "", {"__name__": "__main__"}
-    for fence in fences(ROOT / name):
-        where = f"{name}:{fence.line}"
-        if fence.language == "text":
-            assert_printed(fence.text, printed, where)
-        elif fence.language == "python":
-            printed = printed_by_python(fence, name, names)
-        elif fence.language == "sh":
-            printed = printed_by(fence.text, where)
+    for language, text, line in fences(ROOT / name):
+        where = f"{name}:{line}"
+        if language == "text":
+            assert_printed(text, printed, where)
+        elif language == "python":
+            printed = printed_by_python(text, name, line, names)
+        elif language == "sh":
+            printed = printed_by(text, where)
         else:  # tests/runtime/test_clusters.py, Sphinx
-            known = fence.language == "yaml" or fence.language.startswith("{")
-            assert known, f"{where}: a block of kind {fence.language!r}"
+            known = language == "yaml" or language.startswith("{")
+            assert known, f"{where}: a block of kind {language!r}"
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("cluster/*/")))
 def test_commands_of_the_ready_folders(name):
     """Those of this program have such options, and the files that they name are there."""
     blocks = fences(ROOT / "cluster" / name / "README.md")
-    every = [words for each in blocks if each.language == "sh" for words in commands(each.text)]
+    every = [words for kind, text, _ in blocks if kind == "sh" for words in commands(text)]
     own = [words for words in every if words[0] == "sparsegp"]
     assert own
     for words in own:
@@ -229,8 +212,8 @@ def test_commands_of_the_ready_folders(name):
 
 def test_contributing():
     """In a process of its own, for the examples add to the registries."""
-    blocks = (f.text for f in fences(ROOT / "CONTRIBUTING.md") if f.language == "python")
-    subprocess.run([sys.executable, "-c", "\n".join(blocks)], check=True)
+    blocks = fences(ROOT / "CONTRIBUTING.md")
+    run_python("-c", "\n".join(text for language, text, _ in blocks if language == "python"))
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -4,17 +4,16 @@ import gc
 import json
 import os
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import Any, Self
 
 from distributed import Client
 
 from sparsegp.runtime.clusters import _security, connect
 from sparsegp.runtime.dask import DaskRuntime
-from tests.processes import PATIENCE, environment, wait_until
+from tests.processes import PATIENCE, environment, start_python, wait_until
 
 
 class Cluster:
@@ -34,7 +33,7 @@ class Cluster:
         self.folder, self.tls = folder, tls
         self.file = folder / "scheduler.json"
         self.n_workers, self.ttl, self.nannies = n_workers, ttl, nannies
-        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.workers: dict[str, Popen[str]] = {}
 
     def __enter__(self) -> Self:
         self.scheduler = self._start("scheduler", "--port", "0")
@@ -88,21 +87,19 @@ class Cluster:
 
     def ended(self, name: str, seconds: float = PATIENCE) -> int | None:
         """Return the exit code of a worker, None if it does not end in time."""
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(TimeoutExpired):
             return self.workers[name].wait(seconds)
         return None
 
-    def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+    def _start(self, *arguments: str) -> "Popen[str]":
         words = ["--scheduler-file", str(self.file), "--host", "127.0.0.1"]
         words += ["--dashboard-address", "127.0.0.1:0"]
         if self.tls:
             words += ["--protocol", "tls", "--tls-ca-file", str(self.tls / "ca.pem")]
             words += ["--tls-cert", str(self.tls / "cert.pem")]
             words += ["--tls-key", str(self.tls / "key.pem")]
-        return subprocess.Popen(
-            [sys.executable, "-m", "dask", *arguments, *words],
-            env=environment() | {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+        names = environment() | {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl}
+        silent = {"stdout": DEVNULL, "stderr": DEVNULL}
+        return start_python(
+            "-m", "dask", *arguments, *words, env=names, start_new_session=True, **silent
         )

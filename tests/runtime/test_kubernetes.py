@@ -4,8 +4,6 @@ The schemas are those that the operator is installed with: they come with its Py
 """
 
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 import yaml
 
 import sparsegp
-from tests.processes import ROOT, environment, free_port, make_certificate
+from tests.processes import ROOT, environment, free_port, make_certificate, start_python
 from tests.runs import assert_same
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -134,10 +132,8 @@ def test_the_commands_of_the_job_train(tmp_path):
         names = {pair["name"]: here(pair["value"]) for pair in container.get("env", [])} | more
         words = [here(word) for word in container["args"]]
         words = [names.get(word.strip("$()"), word) for word in words]
-        command = [sys.executable, "-m", *words]
-        return subprocess.Popen(
-            command, env=environment() | names, cwd=tmp_path, stdout=log, stderr=log
-        )
+        how = {"env": environment() | names, "stdout": log, "stderr": log}
+        return start_python("-m", *words, cwd=tmp_path, **how)
 
     cluster = cluster_of("job.yaml")
     [config] = [each for each in resources("job.yaml") if each["kind"] == "ConfigMap"]

@@ -3,8 +3,6 @@
 import logging
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import psutil
@@ -14,7 +12,7 @@ from distributed import Client, LocalCluster
 from sparsegp.errors import ClusterError
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.runtime.host import shared_future
-from tests.processes import PATIENCE, environment, run_python, wait_until
+from tests.processes import PATIENCE, environment, run_python, start_python, wait_until
 from tests.runtime.blocks import (
     FACTORY,
     Rounds,
@@ -260,9 +258,8 @@ if __name__ == "__main__":
 def test_killed_driver_leaves_no_workers(tmp_path):
     """The next start sweeps what is left on disk; its terminal stays quiet."""
     (tmp_path / "driver.py").write_text(DRIVER)
-    command = [sys.executable, str(tmp_path / "driver.py"), "30"]
     names = environment() | {"DASK_TEMPORARY_DIRECTORY": str(tmp_path / "scratch")}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=names, text=True) as driver:
+    with start_python(tmp_path / "driver.py", 30, env=names) as driver:
         pids = {int(pid) for pid in driver.stdout.readline().split()}
         family = {child.pid for child in psutil.Process(driver.pid).children(recursive=True)}
         assert len(pids & family) == 2

@@ -14,7 +14,7 @@ import yaml
 import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.runtime import open_runtime
-from tests.processes import KERNEL, ROOT, environment, free_port, wait_until
+from tests.processes import KERNEL, ROOT, environment, free_port, run_python, wait_until
 from tests.runs import assert_same
 from tests.runtime.blocks import Tally
 
@@ -155,8 +155,7 @@ def test_the_signal_of_walltime_requeues_the_job(script, commands, tmp_path):
     assert states[-1].startswith("COMPLETED"), text
     assert "continue with: sparsegp train" in text
     out = tmp_path / "undisturbed"
-    command = [sys.executable, "-m", "sparsegp", "train", "digits", "--out", str(out), *RUN]
-    subprocess.run(command, env=environment(), check=True)
+    run_python("-m", "sparsegp", "train", "digits", "--out", out, *RUN)
     model, expected = (sparsegp.load(path) for path in (run, out))
     assert_same(model, expected, open_dataset("digits").test.X.compute())
     assert not list(tmp_path.glob("sparsegp-job-*")), "the key was left"

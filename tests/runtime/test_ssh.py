@@ -15,7 +15,7 @@ import yaml
 
 from sparsegp.errors import ClusterError
 from sparsegp.runtime import open_runtime
-from tests.processes import environment, free_port, make_certificate, wait_until
+from tests.processes import environment, free_port, make_certificate, start_python, wait_until
 from tests.runtime.blocks import Tally
 
 pytest.importorskip("asyncssh")
@@ -116,10 +116,9 @@ def test_everything_ends_when_the_driver_is_killed(server, tmp_path):
         "import sys, time; from sparsegp.runtime import open_runtime\n"
         "with open_runtime(sys.argv[1]): print('started', flush=True); time.sleep(600)"
     )
-    command = [sys.executable, "-c", program, str(path)]
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE) as driver:
+    with start_python("-c", program, path) as driver:
         try:
-            assert driver.stdout.readline() == b"started\n"
+            assert driver.stdout.readline() == "started\n"
             assert len(remote(server)) >= 5  # sessions, a scheduler, two nannies with a worker each
         finally:
             driver.kill()
