@@ -32,9 +32,9 @@ def test_blocks_chunks_and_workers_change_no_bit(kind, workers):
 
 @every_kind
 def test_stopped_and_resumed_runs_end_with_the_same_bits(kind, tmp_path):
-    """In one thread and in two; the settings of their models repeat them."""
+    """In one thread and in two, with arrays in files; the settings of their models repeat them."""
     X, y, X_new = data_for(kind, ROWS[kind])
-    how = {"out": tmp_path / "run", "resume": True}
+    how = {"out": tmp_path / "run", "resume": True, "scratch": tmp_path}
     stops = 0
     second = 1 if kind == "gibbs" else 2  # which has few slices to be stopped between
     for reports, threads in ((1, 1), (second, 2), (7, 1)):
@@ -44,6 +44,7 @@ def test_stopped_and_resumed_runs_end_with_the_same_bits(kind, tmp_path):
         stops += 1
     assert stops >= 2
     model = train(kind, X, y, **how)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
     assert_same(model, train(kind, X, y), X_new)
     assert_same(sparsegp.load(tmp_path / "run"), model, X_new)
     if "method" not in KINDS[kind]:
