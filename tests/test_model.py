@@ -22,12 +22,8 @@ def model():
     return sparsegp.train(data.train, n_active=60, posterior="adf", kernel="10*rbf")
 
 
-@pytest.fixture(scope="module")
-def X():
-    return open_dataset("digits").train.X.compute()
-
-
-def test_predictions_do_not_depend_on_chunks(model, X):
+def test_predictions_do_not_depend_on_chunks(model):
+    X = open_dataset("digits").train.X.compute()
     expected = model.predict_proba(X)
     assert_allclose(expected.sum(axis=1), 1.0, atol=1e-3)
     for rows in (100, 512, 2000):

@@ -9,7 +9,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
-import sparsegp.posterior.all_data
 from sparsegp import dense
 from sparsegp.data import open_dataset, table_from_arrays
 from sparsegp.errors import Interrupted
@@ -19,7 +18,6 @@ from sparsegp.settings import TrainSettings
 from tests.differences import central
 from tests.runs import Stopper, assert_same, selected
 
-all_data_module = sys.modules["sparsegp.posterior.all_data"]  # the package has the function
 EXACT = {
     "posterior": "all",
     "precision": "float64",
@@ -27,18 +25,14 @@ EXACT = {
     "tolerance": 1e-19,
     "scaling": "none",
 }
+DIGITS = open_dataset("digits").train
+X, Y = DIGITS.X.compute() / 16.0, DIGITS.y
 
 
 @pytest.fixture(autouse=True)
 def validated(monkeypatch):
     """Give tables of some hundred rows validation rows, as larger ones have."""
     monkeypatch.setattr("sparsegp.settings.sparse.FEW_TO_VALIDATE", 300)
-
-
-@pytest.fixture(scope="module")
-def digits():
-    data = open_dataset("digits")
-    return data.train.X.compute() / 16.0, data.train.y
 
 
 @pytest.mark.parametrize(
@@ -50,39 +44,37 @@ def digits():
         ("softmax", False, "all"),
     ],
 )
-def test_with_all_rows_active_it_is_dense_variational_inference(
-    likelihood, per_class, posterior, digits
-):
-    keep = np.flatnonzero(digits[1] < 4)[:80]
-    X, y, new = digits[0][keep], digits[1][keep], digits[0][200:260]
+def test_with_all_rows_active_it_is_dense_variational_inference(likelihood, per_class, posterior):
+    keep = np.flatnonzero(Y < 4)[:80]
+    x, y, new = X[keep], Y[keep], X[200:260]
     kernel = "rbf(1.5); 2*rbf(2); rbf(2.5); 1.5*rbf(2)" if per_class else "2*rbf(2)"
     how = {**EXACT, "posterior": posterior, "likelihood": likelihood, "kernel_per_class": per_class}
-    model = sparsegp.train(X, y, n_active=80, kernel=kernel, n_nodes=24, **how)
+    model = sparsegp.train(x, y, n_active=80, kernel=kernel, n_nodes=24, **how)
     noise = np.eye(80) / model.likelihood.metric_curvature
     assert sorted(model.rows) == list(range(80))
-    whole = dense.Problem(X, y, model.active.kernels, model.likelihood, 4)
+    whole = dense.Problem(x, y, model.active.kernels, model.likelihood, 4)
     mode = dense.Laplace().fit(whole)  # at which GR eq. 4.6 ends, too
-    expected = dense.Mixture(mode.components, X).latent(X)[0]
-    assert_allclose(model.latent_mean_and_variance(X)[0], expected, atol=1e-6)
+    expected = dense.Mixture(mode.components, x).latent(x)[0]
+    assert_allclose(model.latent_mean_and_variance(x)[0], expected, atol=1e-6)
     variance = model.latent_mean_and_variance(new)[1]
     for c, own in enumerate(model.active.kernels):  # that of regression
-        gain = np.linalg.solve(own(X, X) + noise, own(X, new))
-        expected = own.diag(new) - (own(X, new) * gain).sum(axis=0)
+        gain = np.linalg.solve(own(x, x) + noise, own(x, new))
+        expected = own.diag(new) - (own(x, new) * gain).sum(axis=0)
         assert_allclose(variance[:, c], expected, atol=1e-5)  # L_B is kept in float32
 
 
 @contextmanager
-def problem(rows, **settings):
+def problem(**settings):
     """Yield the objective after a selection, and the run that holds its rows."""
     chosen = TrainSettings(n_active=12, kernel="2*rbf(2)", **EXACT, **settings)
-    with selected(rows, chosen) as run:
+    with selected((X, Y), chosen) as run:
         yield Problem(ActiveRows.of(run.block_settings, run.active), run, joined=True), run
 
 
 @pytest.mark.parametrize("per_class", [False, True])
-def test_gradient_is_that_of_the_objective(per_class, digits):
+def test_gradient_is_that_of_the_objective(per_class):
     how = {"likelihood": "multinomial_probit", "kernel_per_class": True, "n_nodes": 24}
-    with problem(digits, **how if per_class else {}) as (objective, run):
+    with problem(**how if per_class else {}) as (objective, run):
         rng = np.random.default_rng(0)
         c = rng.normal(size=objective.start().shape)
         value, gradient = objective.value_and_gradient(c)
@@ -119,8 +111,8 @@ def test_weights_do_not_depend_on_prior_scales_seen_before():
     assert_array_equal(found[0], found[1])
 
 
-def test_state_of_an_ascent_carries_over_to_another_prior_scale(digits):
-    with problem(digits) as (objective, _):
+def test_state_of_an_ascent_carries_over_to_another_prior_scale():
+    with problem() as (objective, _):
         ascent = objective.begin()
         for _ in range(3):
             ascent.step(objective.value_and_gradient, objective.solve)
@@ -134,11 +126,10 @@ def test_state_of_an_ascent_carries_over_to_another_prior_scale(digits):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_part_of_the_rows_has_their_objective_and_all_validation_rows(weighted, digits):
-    X, y = (part[:700] for part in digits)
+def test_a_part_of_the_rows_has_their_objective_and_all_validation_rows(weighted):
     columns, weights = 100, np.linspace(0.5, 1.5, 700) if weighted else None
     settings = TrainSettings(n_active=20, kernel="2*rbf(2)", precision="float64", scaling="none")
-    table = replace(table_from_arrays(X, y), weights=weights)
+    table = replace(table_from_arrays(X[:700], Y[:700]), weights=weights)
     with selected(table, settings) as run:
         objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
         c = np.random.default_rng(0).normal(size=objective.start().shape)
@@ -167,13 +158,14 @@ def test_a_part_of_the_rows_is_the_same_in_any_blocks():
     assert_array_equal(*(model.predict_log_proba(X[:500]) for model in models))
 
 
-def test_resumed_in_mid_posterior_equals_uninterrupted(digits, tmp_path, monkeypatch):
-    monkeypatch.setattr(all_data_module, "PART_ROWS", 200)
-    X, y = (part[:900] for part in digits)
+def test_resumed_in_mid_posterior_equals_uninterrupted(tmp_path, monkeypatch):
+    module = sys.modules["sparsegp.posterior.all_data"]  # the package has the function
+    monkeypatch.setattr(module, "PART_ROWS", 200)
+    x, y = X[:900], Y[:900]
     settings = {"n_active": 60, "posterior": "all", "panel": 60}
-    expected = sparsegp.train(X, y, **settings)
+    expected = sparsegp.train(x, y, **settings)
     for reports in (1, 13, 30):
         how = {"out": tmp_path / str(reports), **settings}
         with pytest.raises(Interrupted, match="continue with `resume=True`"):
-            sparsegp.train(X, y, **how, progress=Stopper(reports, "posterior"))
-        assert_same(sparsegp.train(X, y, resume=True, **how), expected, X)
+            sparsegp.train(x, y, **how, progress=Stopper(reports, "posterior"))
+        assert_same(sparsegp.train(x, y, resume=True, **how), expected, x)
