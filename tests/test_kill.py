@@ -15,14 +15,7 @@ import pytest
 
 import sparsegp
 from sparsegp.data import open_dataset
-from tests.processes import (
-    KERNEL,
-    PATIENCE,
-    invoke,
-    run_python,
-    start_python,
-    worker_processes,
-)
+from tests.processes import KERNEL, PATIENCE, invoke, run_python, start_python, worker_processes
 from tests.runs import assert_same
 from tests.runtime.by_hand import Cluster
 
