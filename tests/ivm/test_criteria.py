@@ -14,10 +14,7 @@ from sparsegp.ivm.scores import quantise
 from sparsegp.likelihoods import LIKELIHOODS, Gaussian, MultinomialProbit, SiteRule
 
 RULE = SiteRule(MultinomialProbit())
-
-
 members = pytest.mark.parametrize("name", list(CRITERIA))
-variances = pytest.mark.parametrize("shared", [True, False], ids=["shared", "per class"])
 
 
 def marginals(n=200, n_classes=2, shared=True, seed=0):
@@ -31,7 +28,7 @@ def marginals(n=200, n_classes=2, shared=True, seed=0):
 
 
 @members
-@variances
+@pytest.mark.parametrize("shared", [True, False])
 def test_rows_do_not_influence_each_other(name, shared):
     now, criterion = marginals(n_classes=5, shared=shared), CRITERIA[name](seed=1)
     together = criterion.scores(RULE, now)

@@ -91,15 +91,6 @@ def test_a_cluster_of_a_class(tmp_path):
         logger.removeHandler(handler)
 
 
-def test_workers_share_the_blocks_evenly(local_runtime):
-    local_runtime.build(Tally, parts(5))
-    processes = local_runtime.map_blocks("process")
-    shares = [processes.count(process) for process in set(processes)]
-    assert len(shares) == local_runtime.n_workers
-    assert max(shares) - min(shares) <= 1
-    assert os.getpid() not in processes
-
-
 # -- who does not answer ---------------------------------------------------------------------------
 
 

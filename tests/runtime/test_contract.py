@@ -1,9 +1,11 @@
 """What every runtime does."""
 
+import os
 import pickle
 import signal
 import threading
 import time
+from collections import Counter
 from functools import partial
 
 import dask
@@ -82,13 +84,17 @@ def test_a_runtime_stays_in_its_process(runtime):
         pickle.dumps(runtime)
 
 
-def test_workers_and_their_threads(runtime):
-    runtime.build(Tally, parts(2))
+def test_workers_share_the_blocks_evenly(runtime):
+    """Each has a thread of BLAS and a room of its own."""
+    runtime.build(Tally, parts(5))
     for threads in runtime.map_blocks("blas_threads"):
         assert set(threads) == {1}
-    rooms = runtime.run_in_workers(room)
-    assert len({room.process for room in rooms}) == len(rooms)
-    assert bool(rooms) != isinstance(runtime, ThreadRuntime)
+    shares, rooms = Counter(runtime.map_blocks("process")), runtime.run_in_workers(room)
+    here = isinstance(runtime, ThreadRuntime)
+    assert len(shares) == (1 if here else runtime.n_workers)
+    assert max(shares.values()) - min(shares.values()) <= 1
+    assert (os.getpid() in shares) == here
+    assert len({room.process for room in rooms}) == len(rooms) == (0 if here else len(shares))
     assert all(min(room.shared, room.own) > 0 for room in rooms)
 
 

@@ -46,28 +46,26 @@ HARMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 5, 6000)
-    return rng.normal(size=(5, 12))[y] + rng.normal(size=(len(y), 12)), y
+rng = np.random.default_rng(0)
+Y = rng.integers(0, 5, 6000)
+X = rng.normal(size=(5, 12))[Y] + rng.normal(size=(len(Y), 12))
 
 
 @pytest.fixture(scope="module")
-def expected(data):
-    return sparsegp.train(*data, runtime="threads=2", **SETTINGS)
+def expected():
+    return sparsegp.train(X, Y, runtime="threads=2", **SETTINGS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("harm", HARMS)
-def test_result_is_identical(harm, stage, data, expected, tmp_path):
+def test_result_is_identical(harm, stage, expected, tmp_path):
     limits = LIMITS | (SILENT if harm == "stop" else {})
     with Cluster(tmp_path) as cluster, cluster.runtime(**limits) as runtime:
         progress = Stopper(STAGES[stage], stage, lambda: HARMS[harm](cluster))
-        model = sparsegp.train(*data, runtime=runtime, progress=progress, **SETTINGS)
+        model = sparsegp.train(X, Y, runtime=runtime, progress=progress, **SETTINGS)
         assert progress.reports <= 0
-        assert_same(model, expected, data[0][:500])
+        assert_same(model, expected, X[:500])
 
 
 def disturb(cluster, rng, over):
@@ -93,7 +91,7 @@ def disturb(cluster, rng, over):
 
 
 @pytest.mark.slow
-def test_anything_at_random(data, expected, tmp_path):
+def test_anything_at_random(expected, tmp_path):
     """Run after run; one that gives up for want of workers is resumed, as its user would do."""
     settings = {**SETTINGS, "lazy": False}  # takes longer, changes no result
     rng, over = random.Random(int(os.environ.get("SPARSEGP_SOAK_SEED", "0"))), threading.Event()
@@ -104,8 +102,8 @@ def test_anything_at_random(data, expected, tmp_path):
             while time.monotonic() < end or not runs:
                 with suppress(ClusterError), cluster.runtime(**LIMITS, **SILENT) as runtime:
                     out = tmp_path / f"run-{runs}"
-                    model = sparsegp.train(*data, runtime=runtime, out=out, resume=True, **settings)
-                    assert_same(model, expected, data[0][:500])
+                    model = sparsegp.train(X, Y, runtime=runtime, out=out, resume=True, **settings)
+                    assert_same(model, expected, X[:500])
                     runs += 1
         finally:
             over.set()
