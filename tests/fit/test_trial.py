@@ -85,20 +85,11 @@ def test_of_few_rows_every_one_is_held_out_once(sample):
         held = np.concatenate([b for _, b in splits])
         log_p = choose_prior_variance(fits, y[held]).predicted[range(301), y[held]]
     assert_array_equal(found.log_p[held], log_p)
-    learnt = run_trial(TrainSettings(), few, Trial(0, "9*rbf(1)", "none", 0, 301, 60, True))
+    trial = Trial(0, "9*rbf(1)", "none", 0, 301, 60, by_column=True)
     with single_threaded_blas():
-        kernels = [
-            learn_by_column(
-                with_ard(parse("9*rbf(1)"), 2),
-                few.X[rows],
-                few.target[rows],
-                np.ones(len(rows)),
-                n_active=200,
-                rounds=8,
-            )[0]
-            for rows, _ in splits
-        ]
-    assert learnt.kernel == str(averaged(kernels))
+        kernels = PartialFits.of(few, TrainSettings(), trial).learnt_by_column(parse(trial.kernel))
+    assert run_trial(TrainSettings(), few, trial).kernel == str(averaged(kernels))
+    assert len(set(kernels)) == SEARCH_FOLDS
 
 
 @pytest.mark.parametrize(("weighted", "metric"), [(False, "none"), (True, "none"), (False, "full")])
