@@ -2,9 +2,9 @@
 
 import json
 import os
+from types import SimpleNamespace
 from uuid import uuid4
 
-import fsspec
 import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -246,73 +246,58 @@ def test_progress(place):
 # -- a store that is away --------------------------------------------------------------------------
 
 
-class FailingFileSystem(MemoryFileSystem):
-    """Answers nothing while `away`; does what is asked and fails while it `loses_answers`."""
-
-    protocol = "failing"
-    store = {}  # noqa: RUF012 - of the class, as that of its base
-    pseudo_dirs = [""]  # noqa: RUF012
-    away = loses_answers = False
-
-    @classmethod
-    def _strip_protocol(cls, path):
-        return super()._strip_protocol(path.replace("failing://", "memory://", 1))
-
-    def pipe_file(self, path, *args, **kwargs):
-        self.answer()
-        super().pipe_file(path, *args, **kwargs)
-        if FailingFileSystem.loses_answers:
-            raise ConnectionError("the answer was lost")
-
-    def find(self, path, *args, **kwargs):
-        self.answer()
-        return super().find(path, *args, **kwargs)
-
-    def answer(self):
-        if FailingFileSystem.away:
-            raise ConnectionError("nobody answers")
-
-
-fsspec.register_implementation("failing", FailingFileSystem, clobber=True)
-
-
 @pytest.fixture
-def failing():
-    yield f"failing://{uuid4().hex}"
-    FailingFileSystem.away = FailingFileSystem.loses_answers = False
+def store(monkeypatch):
+    """A store that answers nothing while `away`; does what is asked and fails if `answer_lost`."""
+    store = SimpleNamespace(url=f"memory://{uuid4().hex}", away=False, answer_lost=False)
+
+    def failing(function):
+        def call(*args, **kwargs):
+            if store.away:
+                raise ConnectionError("nobody answers")
+            found = function(*args, **kwargs)
+            if store.answer_lost and function.__name__ == "pipe_file":
+                raise ConnectionError("the answer was lost")
+            return found
+
+        return call
+
+    for function in (MemoryFileSystem.pipe_file, MemoryFileSystem.find):
+        monkeypatch.setattr(MemoryFileSystem, function.__name__, failing(function))
+    return store
 
 
-def test_a_store_that_is_away_is_like_a_full_disk(failing, warnings):
-    run = RunDirectory(failing, 2, warnings.append)
+def test_a_store_that_is_away_is_like_a_full_disk(store, warnings):
+    run = RunDirectory(store.url, 2, warnings.append)
     run.open(RUN, resume=False)
     assert save(run, 40) == [True]
-    FailingFileSystem.away = True
+    store.away = True
     assert save(run, 80) == [False]
-    FailingFileSystem.away = False
+    store.away = False
     assert run.load()[0] == 40
-    FailingFileSystem.loses_answers = True
+    store.answer_lost = True
     assert save(run, 120) == [True]
     assert run.load()[0] == 120
     assert len(warnings) == 1
     assert "its store failed (ConnectionError: nobody answers)" in warnings[0]
 
 
-def test_a_run_through_an_outage_gives_the_same_model(failing, monkeypatch):
+def test_a_run_through_an_outage_gives_the_same_model(store, monkeypatch):
     X, y, X_new = data_for("all", 300)
     messages, real, saves = [], RunDirectory.save, []
 
     class Recorder(Progress):
         def message(self, text):
             messages.append(text)
-            FailingFileSystem.away = False
+            store.away = False
 
     def away(self, step, meta, arrays):
         saves.append(step)
-        FailingFileSystem.away = len(saves) == 2
+        store.away = len(saves) == 2
         return real(self, step, meta, arrays)
 
     monkeypatch.setattr(RunDirectory, "save", away)
-    model = train("all", X, y, out=failing, progress=Recorder(), checkpoint_every=8)
+    model = train("all", X, y, out=store.url, progress=Recorder(), checkpoint_every=8)
     assert any(line.startswith(f"no checkpoint at {saves[1]}, the run") for line in messages)
     assert_same(model, train("all", X, y), X_new)
-    assert_same(sparsegp.load(failing), model, X_new)
+    assert_same(sparsegp.load(store.url), model, X_new)
