@@ -210,5 +210,3 @@ def test_as_few_candidates_as_can_be():
     assert least.for_run(N, N_ACTIVE, 1) == least
     assert len(selection.active) == N_ACTIVE
     assert len(candidates(selection)) == 0
-    with pytest.raises(SettingsError, match="at least 216"):
-        Bound(12 * 18 - 1, EVERY, 0.5).for_run(N, N_ACTIVE, 1)
