@@ -241,8 +241,9 @@ def test_it_is_the_default_and_overwritten_with_its_run(tmp_path, searching):
     with pytest.raises(SettingsError, match="seed was 0"):
         sparsegp.train(few, y, **auto, seed=1)
     assert sparsegp.train(few, y, **auto).settings == first.settings
-    with pytest.raises(SettingsError, match="class_weight"):  # and nothing is deleted
-        sparsegp.train(few, y, **auto, class_weight={"none": 2.0}, overwrite=True)
+    for name, wrong in (("class_weight", {"none": 2.0}), ("block_rows", 0)):
+        with pytest.raises(SettingsError, match=f"{name} must "):  # and nothing is deleted
+            sparsegp.train(few, y, **auto, **{name: wrong}, overwrite=True)
     assert_array_equal(sparsegp.load(tmp_path).rows, first.rows)
     again = sparsegp.train(few, y, **auto, seed=1, overwrite=True)
     assert again.settings["seed"] == 1
@@ -301,10 +302,3 @@ def test_so_many_rows_become_active_as_fit_the_memory():
             memory.fits(memory.Shape(n, 2, 2, 4000, settings, 0), runtime) for n in (10**4, 10**10)
         ]
     assert fitting == [True, False]
-
-
-def test_rows_of_blocks_are_checked_before_a_search(searching, tmp_path):
-    sparsegp.train(X, Y, kernel="rbf", n_active=20, out=tmp_path / "run")
-    with pytest.raises(SettingsError, match="block_rows must be at least 1, got 0"):
-        sparsegp.train(X, Y, out=tmp_path / "run", overwrite=True, block_rows=0)
-    assert len(sparsegp.load(tmp_path / "run").rows) == 20
