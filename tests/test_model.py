@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
 from sparsegp.data import open_dataset
-from sparsegp.errors import DataError, StoreError
+from sparsegp.errors import DataError, SettingsError, StoreError
 from sparsegp.store import MODEL, folder_of, read_file, write_file
 
 
@@ -104,6 +104,13 @@ def test_how_models_are_shown(small):
     assert f"<td>{len(small['sparse'].rows)}</td>" in shown
     named = replace(small["sparse"], names=("<a>", "b", "c"))
     assert "3: &lt;a&gt;, b, c<" in named._repr_html_()
+
+
+def test_each_kind_of_model_has_its_own_predictions(small):
+    with pytest.raises(SettingsError, match="regression"):
+        small["numbers"].predict_proba(np.ones((1, 3)))
+    with pytest.raises(SettingsError, match="classifier"):
+        small["sparse"].predictive_mean_and_variance(np.ones((1, 3)))
 
 
 def test_relevances(small):

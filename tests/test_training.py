@@ -231,15 +231,6 @@ def test_a_wrong_place_of_a_run_is_answered_by_how_to_say_it(wrong):
         sparsegp.train(X, y, n_active=5, **wrong)
 
 
-def test_each_kind_of_model_has_its_own_predictions():
-    X, y, X_test = data_for("regression")
-    with pytest.raises(SettingsError, match="regression"):
-        train("regression", X, y).predict_proba(X_test)
-    X, y, X_test = data_for("probit")
-    with pytest.raises(SettingsError, match="classifier"):
-        train("probit", X, y).predictive_mean_and_variance(X_test)
-
-
 def test_variances_lost_by_rounding_end_a_selection_in_good_order():
     """Without noise float32 cannot tell what is left of the variances; nothing else goes wrong."""
     X, _, X_test = data_for("regression")

@@ -22,6 +22,8 @@ def test_quantiles(n):
     assert found.at(n) == ranked[-1]
     assert_array_equal(found.below(np.array([-1.0, ranked[0], 2.0])), [0.0, 0.0, 1.0])
     assert found.below(np.array([0.5]))[0] == pytest.approx(np.mean(values < 0.5), abs=0.004)
+    with pytest.raises(DataError, match="rising"):  # as of a damaged file
+        Quantiles(np.array([1.0, 0.0]), 2)
 
 
 def test_whole_weights_are_repetition():
@@ -31,11 +33,6 @@ def test_whole_weights_are_repetition():
     assert 500 < found.n < len(repeated)
     expected = np.quantile(repeated, np.arange(1, 501) / 500, method="inverted_cdf")
     assert_array_equal(found.knots, expected)
-
-
-def test_quantiles_of_a_damaged_file():
-    with pytest.raises(DataError, match="rising"):
-        Quantiles(np.array([1.0, 0.0]), 2)
 
 
 def test_left_out_shares_are_those_of_the_other_rows():

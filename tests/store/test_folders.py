@@ -133,6 +133,9 @@ def test_places_that_are_none(tmp_path):
             use()
     with pytest.raises(StoreError, match="File name too long"):
         put(folder_of(tmp_path / ("x" * 300)), "x", b"")
+    with pytest.raises(StoreError, match="cannot write /dev/null: it is a device"):
+        put(folder_of("/dev"), "null", b"")  # by nobody, not even by root
+    assert Path("/dev/null").is_char_device()
 
 
 # -- the lock --------------------------------------------------------------------------------------
@@ -216,13 +219,3 @@ def test_a_bucket_that_is_missing(s3):
         put(folder, "x", b"")
     with pytest.raises(FileNotFoundError):
         folder.open("x")
-
-
-def test_a_device_is_not_replaced():
-    """By nobody, not even by root, in whose name /dev can be written."""
-    with (
-        pytest.raises(StoreError, match="cannot write /dev/null: it is a device"),
-        folder_of("/dev").writing("null"),
-    ):
-        pass
-    assert Path("/dev/null").is_char_device()
