@@ -16,8 +16,6 @@ from sparsegp.likelihoods import Gaussian
 from tests.runs import assert_same
 
 PRIOR = "l: lognormal(0.2, 0.5)"
-
-
 rng = np.random.default_rng(4)
 X = rng.uniform(-2, 2, size=(12, 1))
 Y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=12)

@@ -11,8 +11,6 @@ from tests.runs import Stopper
 
 P = 6
 HOW = {"kernel": "50*rbf", "n_active": 60, "runtime": "threads=1"}
-
-
 rng = np.random.default_rng(3)
 X = rng.normal(size=(900, P))
 Y = (np.sin(2.0 * (X[:, 0] + X[:, 1])) + 0.2 * rng.normal(size=900) > 0).astype(int)

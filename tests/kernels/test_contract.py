@@ -34,8 +34,6 @@ from tests.differences import central
 P = 5
 NUMBER = r"(?<![a-z])\d+\.\d*(?:e[+-]?\d+)?"
 SCALES = (0.7, 1.3, 2.0, 4.5, 0.9)
-
-
 SEGMENT_SCALES = tuple(np.linspace(0.4, 3.1, 4 * P)[::-1].tolist())
 QUARTILES = [norm.ppf(q).round(4) for q in (0.25, 0.5, 0.75)]
 
@@ -91,8 +89,6 @@ CONTRACT = [
 every_kernel = pytest.mark.parametrize(
     ("kernel", "formula"), CONTRACT, ids=[str(kernel) for kernel, _ in CONTRACT]
 )
-
-
 X, Z = np.random.default_rng(1).normal(size=(40, P)), np.random.default_rng(2).normal(size=(7, P))
 
 

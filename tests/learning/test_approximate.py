@@ -15,8 +15,6 @@ from sparsegp.learning.approximate import ApproximateFit, choose_prior_variance
 
 N, D, K = 150, 20, 3
 KERNEL = parse("20*matern52(1.5)")
-
-
 rng = np.random.default_rng(0)
 X = rng.normal(size=(3 * N, 2))
 LATENT = np.stack([np.sin(2 * X[:, 0]), X[:, 1], 0 * X[:, 0]], axis=1)
