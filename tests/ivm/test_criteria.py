@@ -12,37 +12,30 @@ from scipy.stats import kstest
 from sparsegp.ivm.criteria import CRITERIA, Marginals, Random
 from sparsegp.ivm.scores import quantise
 from sparsegp.likelihoods import LIKELIHOODS, Gaussian, MultinomialProbit, SiteRule
+from tests.ivm.test_scores import changed, marginals
 
 RULE = SiteRule(MultinomialProbit())
 members = pytest.mark.parametrize("name", list(CRITERIA))
 
 
-def marginals(n=200, n_classes=2, shared=True, seed=0):
-    rng = np.random.default_rng(seed)
-    return Marginals(
-        np.arange(1000, 1000 + n),
-        rng.integers(n_classes, size=n),
-        rng.normal(size=(n, n_classes)) * 3.0,
-        rng.uniform(0.01, 1.0, size=(n, 1 if shared else n_classes)),
-    )
-
-
 @members
 @pytest.mark.parametrize("shared", [True, False])
 def test_rows_do_not_influence_each_other(name, shared):
-    now, criterion = marginals(n_classes=5, shared=shared), CRITERIA[name](seed=1)
+    rng, criterion = np.random.default_rng(0), CRITERIA[name](seed=1)
+    now = marginals(rng, 200, 5, 3.0, 1.0, shared)
     together = criterion.scores(RULE, now)
     assert (together.shape, together.dtype) == ((200,), np.float64)
     assert np.isfinite(together).all()
-    order = np.random.default_rng(0).permutation(200)
+    order = rng.permutation(200)
     for index in (order[:1], order[:2], np.arange(100, 150), order):
         assert np.array_equal(criterion.scores(RULE, now.take(index)), together[index])
 
 
 @members
 def test_static_scores_ignore_the_marginals_and_others_do_not(name):
-    now, other = marginals(seed=1), marginals(seed=2)
-    criterion = CRITERIA[name](seed=1)
+    rng, criterion = np.random.default_rng(1), CRITERIA[name](seed=1)
+    now = marginals(rng, 200, 2, 3.0, 1.0)
+    other = changed(rng, now, 3.0)
     same = np.array_equal(criterion.scores(RULE, now), criterion.scores(RULE, other))
     assert same == criterion.static
 

@@ -14,12 +14,12 @@ LIKELIHOOD = MultinomialProbit()
 RULE, PRECISE = SiteRule(LIKELIHOOD), SiteRule(MultinomialProbit(n_nodes=64))
 
 
-def marginals(rng, n, n_classes, spread, largest=10.0):
+def marginals(rng, n, n_classes, spread, largest=10.0, shared=True):
     return Marginals(
         rng.permutation(10_000)[:n],
         rng.integers(n_classes, size=n),
         rng.normal(size=(n, n_classes)) * spread,
-        rng.uniform(0.0, largest, size=(n, 1)),
+        rng.uniform(0.0, largest, size=(n, 1 if shared else n_classes)),
     )
 
 
