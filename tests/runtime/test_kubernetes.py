@@ -3,7 +3,7 @@
 The schemas are those that the operator is installed with: they come with its Python package.
 """
 
-import json
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,8 +33,8 @@ def custom(name):
     return found
 
 
-def cluster_of(name):
-    spec = custom(name)["spec"]
+def cluster_of(resource):
+    spec = resource["spec"]
     return spec["cluster"]["spec"] if "cluster" in spec else spec
 
 
@@ -71,24 +71,22 @@ def test_manifests_fit_the_schemas_of_the_operator(name):
     validator = jsonschema.Draft202012Validator(published(resource["kind"]))
     validator.validate(resource)
     for place, wrong in (("replicas", "four"), ("replica", 4)):  # the check can fail
-        spoilt = json.loads(json.dumps(resource))
-        spec = spoilt["spec"]
-        (spec["cluster"]["spec"] if "cluster" in spec else spec)["worker"][place] = wrong
+        spoilt = deepcopy(resource)
+        cluster_of(spoilt)["worker"][place] = wrong
         with pytest.raises(jsonschema.ValidationError):
             validator.validate(spoilt)
 
 
 def test_manifests_fit_together():
-    assert cluster_of("dask-cluster.yaml") == cluster_of("job.yaml")
-    job = custom("job.yaml")
-    name = job["metadata"]["name"]
-    assert custom("dask-cluster.yaml")["metadata"]["name"] == name
+    alone, job = map(custom, NAMES)
+    cluster, name = cluster_of(job), job["metadata"]["name"]
+    assert cluster_of(alone) == cluster
+    assert alone["metadata"]["name"] == name
     [policy] = resources("network-policy.yaml")
     label = {"dask.org/cluster-name": name}
     assert policy["spec"]["podSelector"]["matchLabels"] == label
     [source] = policy["spec"]["ingress"][0]["from"]
     assert source["podSelector"]["matchLabels"] == label
-    cluster = cluster_of("job.yaml")
     assert cluster["scheduler"]["service"]["selector"]["dask.org/cluster-name"] == name
     [config] = [each for each in resources("job.yaml") if each["kind"] == "ConfigMap"]
     said = yaml.safe_load(config["data"]["cluster.yaml"])
@@ -135,7 +133,8 @@ def test_the_commands_of_the_job_train(tmp_path):
         how = {"env": environment() | names, "stdout": log, "stderr": log}
         return start_python("-m", *words, cwd=tmp_path, **how)
 
-    cluster = cluster_of("job.yaml")
+    made = custom("job.yaml")
+    cluster = cluster_of(made)
     [config] = [each for each in resources("job.yaml") if each["kind"] == "ConfigMap"]
     text = here(config["data"]["cluster.yaml"]).replace("workers: 4", "workers: 2")
     (tmp_path / "cluster.yaml").write_text(text)
@@ -145,7 +144,7 @@ def test_the_commands_of_the_job_train(tmp_path):
         for number in range(2):
             names = {"DASK_WORKER_NAME": f"{number}", "DASK_TEMPORARY_DIRECTORY": str(tmp_path)}
             others.append(start(worker, **names))
-        job = start(custom("job.yaml")["spec"]["job"]["spec"]["containers"][0])
+        job = start(made["spec"]["job"]["spec"]["containers"][0])
         try:
             assert job.wait(60) == 0, (tmp_path / "log").read_text()
         finally:
