@@ -116,6 +116,7 @@ class Plan:
         n_active: int,
         max_trials: int | None,
         *,
+        n_groups: int = 0,
         held_out: int = 0,
         n_classes: int = 2,
         sizes: Sequence[int] = (),
@@ -131,6 +132,8 @@ class Plan:
             Number of active rows of the run.
         max_trials : int or None
             Number of candidates that an extended search compares first; None in a default search.
+        n_groups : int
+            Number of groups of columns that share length scales; zero if no columns do.
         held_out : int
             Number of held-out rows.
         n_classes : int
@@ -142,7 +145,7 @@ class Plan:
         """
         (n, p), is_regression = shape, n_classes == 0
         by_column = p <= MAX_ROUGH_COLUMNS and n >= MIN_ROWS_FOR_ARD
-        enough = max(MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT * SEGMENTS * p)
+        enough = max(MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT * SEGMENTS * (n_groups or p))
         rows, last = min(n, FIRST_ROWS), min(n, MAX_ROWS)
         first = Size(rows, min(n_active, FIRST_ACTIVE, rows - validation(rows)))
         most = (last - validation(last)) * 4 // 5

@@ -253,7 +253,7 @@ class Search:
         learnt = [n for n, outcome in found.items() if outcome.nlpp is not None]
         if len(found) < len(kinds) or not learnt:
             return len(found) == len(kinds)
-        nlpp = self._nlpp_of_kinds({n: found[n] for n in learnt})
+        nlpp = self._nlpp_of_kinds({n: found[n] for n in learnt}, few, half)
         if len(nlpp) < len(learnt):
             return False
         self._set_winner(min(nlpp, key=nlpp.__getitem__), found)
@@ -262,22 +262,26 @@ class Search:
             self._set_winner(self.winner, found)
         return bool(found)
 
-    def _nlpp_of_kinds(self, learnt: Mapping[int, Outcome]) -> Mapping[int, float]:
-        """Return what decides between candidates, given their re-estimated kernels.
+    def _nlpp_of_kinds(
+        self, learnt: Mapping[int, Outcome], few: Size, first: int
+    ) -> Mapping[int, float]:
+        """Return the NLPP that decides between candidates, given their re-estimated kernels.
 
-        If more rows can be fitted than these kernels were learnt from, it is the NLPP of a fit to
-        them: a kind that is better on few rows need not be on many. Otherwise no unseen rows are
-        left, but two-fold cross-validation is as informative as the rows held out before.
+        If more rows can be fitted than are re-estimated from, as many as possible are, and the
+        held-out rows are predicted: a kind that is better on few rows need not be on many.
+        Otherwise the rows are fitted from which these kernels were learnt, and those before them
+        are predicted: the NLPP that was minimised is too low, more so with more parameters.
         """
-        size = self.plan.confirmation
-        if size is None or len(learnt) == 1:
-            return {n: _sum_of_nlpp(each, self.outcomes[n]) for n, each in learnt.items()}
+        if len(learnt) == 1:
+            return dict.fromkeys(learnt, 0.0)
+        size = self.plan.confirmation or few
+        rest = 0 if self.plan.confirmation else first
         trials = [
-            replace(self._later_trial(n, REESTIMATED, size), kernel=each.kernel)
+            replace(self._later_trial(n, REESTIMATED, size), kernel=each.kernel, first=rest)
             for n, each in learnt.items()
         ]
         found = self.try_out(trials, f"kinds of kernel on {size.rows} rows")
-        return {n: _sum_of_nlpp(each) for n, each in found.items()}
+        return _nlpp(found)
 
     def _reestimated(
         self, numbers: Sequence[int], size: Size, first: int = 0
@@ -354,7 +358,7 @@ class Search:
 
     def _ranking(self) -> list[int]:
         """Return candidate numbers, best first; failures come last, ties in order of number."""
-        nlpp = {n: math.inf if o.nlpp is None else o.nlpp for n, o in self.outcomes.items()}
+        nlpp = _nlpp(self.outcomes)
         return sorted(sorted(nlpp), key=nlpp.__getitem__) or [0]
 
 
@@ -362,5 +366,6 @@ def _can_have_ard(kernel: Kernel) -> bool:
     return any(leaf.supports_ard for leaf in kernel.leaves)
 
 
-def _sum_of_nlpp(*outcomes: Outcome) -> float:
-    return sum(math.inf if each.nlpp is None else each.nlpp for each in outcomes)
+def _nlpp(outcomes: Mapping[int, Outcome]) -> Mapping[int, float]:
+    """Return the NLPP by candidate number, infinite where a trial failed."""
+    return {n: math.inf if each.nlpp is None else each.nlpp for n, each in outcomes.items()}

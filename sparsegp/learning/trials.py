@@ -35,7 +35,8 @@ class Trial:
     again : bool
         Whether length scales are re-estimated from `rows` rows, held-out ones too, without a fit.
     first : int
-        First row for that.
+        First row for that; without `by_column` the first row to fit, and those before it are
+        predicted.
     """
 
     number: int
