@@ -271,8 +271,17 @@ class Encoding:
     @property
     def shared(self) -> Integers:
         """For each encoded column, the index of its length scale, (p,)."""
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(self.scales))}
-        return np.array([numbers[name] for name in self.scales], dtype=np.int64)
+        pairs = [*zip(self.groups.tolist(), self.scales, strict=True)]
+        numbers = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+        return np.array([numbers[pair] for pair in pairs], dtype=np.int64)
+
+    @property
+    def other_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of length scales for other rows of these columns, and beginnings of such names."""
+        names = [c.name for c in self.columns if c.kind != "date"]
+        names += [c.name + MISSING for c in self.columns]
+        ends = {"category": ("=", ":"), "date": (":",)}
+        return (*names,), tuple(c.name + end for c in self.columns for end in ends.get(c.kind, ()))
 
     @property
     def indicates(self) -> Booleans:

@@ -190,8 +190,8 @@ def prepare(
 def columns_of(fitted: Any) -> Columns:
     """Return the names of the encoded columns of a table or model, if they have any."""
     if (known := fitted.encoding) is not None:
-        return Columns(known.names, known.scales, known.all)
-    return Columns(*3 * (fitted.names or (),))
+        return Columns(known.names, known.scales, *known.other_names)
+    return Columns(*2 * (fitted.names or (),))
 
 
 def site_rule(settings: TrainSettings, data: Prepared) -> SiteRule:

@@ -5,7 +5,13 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import Scaling, Summary, Table, resemblance
-from sparsegp.learning.plan import ALIKE, MIN_ROWS_FOR_SEARCH, PIXELS, SPARSE_RATIO
+from sparsegp.learning.plan import (
+    ALIKE,
+    MAX_PLAIN,
+    MIN_ROWS_FOR_SEARCH,
+    PIXELS,
+    SPARSE_RATIO,
+)
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS
 from sparsegp.settings import AUTO, TrainSettings
 
@@ -60,7 +66,8 @@ def scalings_to_try(summary: Summary, scaling: Scaling, searches: bool) -> list[
         Whether there is a search; otherwise the last rule is that of the kernel for few rows.
     """
     is_wide = summary.p > MAX_ROUGH_COLUMNS
-    plain = (is_wide and searches) or _is_sparse(summary, scaling)
+    is_plain = np.abs([summary.low, summary.high]).max() <= MAX_PLAIN
+    plain = is_plain and ((is_wide and searches) or _is_sparse(summary, scaling))
     rules = ["none"] if plain and scaling.name != "none" else []
     return rules if is_wide else [*rules, "quantile"]
 

@@ -90,15 +90,17 @@ class ARD(ByColumn, name="ard"):
 
 
 class Columns(NamedTuple):
-    """Names of encoded columns, (p,), of their length scales, (p,), and of all columns of a table.
+    """Names of encoded columns, (p,), and of their length scales, (p,).
 
     By these names the length scales of a kernel also fit other rows, which may be encoded
-    otherwise: a mapping in the text of the kernel holds them, as in ``ard({"age": 2.0})``.
+    otherwise: a mapping in the text of the kernel holds them, as in ``ard({"age": 2.0})``. Other
+    names that such rows could have are in `others`, or begin with one of `beginnings`.
     """
 
     names: tuple[str, ...] = ()
     scales: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    beginnings: tuple[str, ...] = ()
 
     def text(self, kernel: Kernel) -> str:
         """Return the text of a kernel, with per-column length scales by name."""
@@ -120,7 +122,7 @@ class Columns(NamedTuple):
     def in_order(self, given: Mapping[str, Any]) -> list[float]:
         """Return length scales, given by name, in the order of the columns.
 
-        Columns without one get the median of all, such as indicators of gaps in other rows.
+        Columns without one get the median of those that are used.
 
         Raises
         ------
@@ -136,14 +138,15 @@ class Columns(NamedTuple):
                 "length scales by column must be a number or four numbers for each name, got "
                 f"{quoted(given)}"
             )
-        parts = tuple(f"{name}{end}" for name in self.inputs for end in ("=", ":", " missing"))
+        used = {*self.names, *self.scales}
         for name in given:
-            if name not in self.inputs and not name.startswith(parts):
-                found = join_first(self.inputs, 20) or "columns without names"
+            if name not in used.union(self.others) and not name.startswith(self.beginnings):
+                found = join_first([*dict.fromkeys(self.scales)], 20) or "columns without names"
                 raise SettingsError(
                     f"length scales must be of columns, got {name!r}; found: {found}"
                 )
-        each, usual = dict(zip(given, values, strict=True)), np.median(values, axis=0)
+        each = dict(zip(given, values, strict=True))
+        usual = np.median([each[name] for name in given if name in used] or values, axis=0)
         both = zip(self.names, self.scales, strict=True)
         ordered = [each.get(name, each.get(scale, usual)) for name, scale in both]
         return [float(value) for value in np.ravel(ordered)]

@@ -85,5 +85,5 @@ def _kernel(node: ast.expr, columns: Columns | None) -> Kernel:
             by_name = len(values) > kernel.n_fixed and isinstance(values[-1], dict)
             if kernel.variadic and by_name:
                 names = (*values[-1],)
-                values[-1:] = (columns or Columns(names, names, names)).in_order(values[-1])
+                values[-1:] = (columns or Columns(names, names)).in_order(values[-1])
             return build(kernel, values, named)

@@ -27,6 +27,8 @@ on average, is at least `ALIKE`: it is 0.32 to 0.79 for digits, USPS, MNIST and 
 SPARSE_RATIO = 1 / 3
 """Ratio of mean to standard deviation of a column of which nine tenths are zero and the others are
 equal."""
+MAX_PLAIN = 1e6
+"""Largest magnitude of inputs that are also tried without scaling."""
 FEW_ROWS = 250
 """With fewer rows to fit, the default search may end early: cross-validation takes long compared
 with the fit of the run."""

@@ -67,6 +67,13 @@ def test_columns_have_names_kinds_and_parts(frame):
     np.testing.assert_allclose(X[:, 10] ** 2 + X[:, 11] ** 2, 1.0)
 
 
+def test_a_category_that_is_called_like_a_gap_has_its_own_length_scale():
+    rows = {"x": [1.0, None, 2.5, 3.5] * 9, "x missing": [*"abcb"] * 9, "z": np.arange(36.0)}
+    encoding = Encoding.learn(pd.DataFrame(rows), "X")
+    assert encoding.scales == ("x", *("x missing",) * 4, "z")
+    assert encoding.shared.tolist() == [0, 1, 2, 2, 2, 3]
+
+
 def test_rows_and_parts_may_come_in_any_order(frame):
     expected = Encoding.learn(frame, "T")
     order = np.random.default_rng(1).permutation(N)

@@ -194,6 +194,16 @@ def test_a_header_without_the_name_of_the_first_column(mark, tmp_path, caplog):
         open_dataset(tmp_path / "a.dat", header=False)
 
 
+@pytest.mark.parametrize(
+    ("first", "end"), [("a\tc\ty", "\t"), ("1.5\tx\tu0", "\tu1"), ("30 x", "")]
+)
+def test_other_short_first_rows_are_no_header(first, end, tmp_path):
+    rows = [f"{n / 8}\tx{n % 3}\tu{n % 2}{end}" for n in range(30)]
+    (tmp_path / "a.tsv").write_text("\n".join([first, *rows]))
+    with pytest.raises(DataError, match=r"line 2 has [34] fields; [123]"):
+        open_dataset(tmp_path / "a.tsv")
+
+
 def test_a_column_that_numbers_the_rows(tmp_path, caplog):
     table = pd.DataFrame({"a": np.arange(60) % 7, "y": np.arange(60) % 2})
     table[::2].to_csv(tmp_path / "a.csv")

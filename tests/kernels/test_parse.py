@@ -68,14 +68,17 @@ def test_canonical_text(kernel, text):
     assert str(kernel) == text
 
 
-ENCODED = Columns(("a", "a missing", "c=x", "c=y"), ("a", "a missing", "c", "c"), ("a", "b", "c"))
+ENCODED = Columns(("a", "a missing", "c=x", "c=y"), ("a", "a missing", "c", "c"), ("b",), ("c=",))
 
 
 @pytest.mark.parametrize(
     ("text", "kernel"),
     [
         ("ard({'c': 3, 'a missing': 4, 'a': 5})", ARD((5.0, 4.0, 3.0, 3.0))),
-        ("2*power(0.5, {'c=y': 3, 'c': 1, 'b': 2})", 2 * Power(0.5, (2.0, 2.0, 1.0, 3.0))),
+        (
+            "2*power(0.5, {'c=y': 3, 'c': 1, 'b': 9, 'c=z': 9})",
+            2 * Power(0.5, (2.0, 2.0, 1.0, 3.0)),
+        ),
         (
             "laplace({'a': (1, 2, 3, 4), 'c': (5, 6, 7, 8)})",
             Laplace((1.0, 2.0, 3.0, 4.0, 3.0, 4.0, 5.0, 6.0, *(5.0, 6.0, 7.0, 8.0) * 2)),
@@ -91,10 +94,16 @@ def test_length_scales_by_name(text, kernel):
 
 def test_any_name_can_be_written():
     names = ("#; a\u2003\\", "b  'c'\t\"é)", " {1: 2}, ")
-    columns, kernel = Columns(names, names, names), 2 * (ARD((1.0, 2.0, 3.0)) + RBF(1))
+    columns, kernel = Columns(names, names), 2 * (ARD((1.0, 2.0, 3.0)) + RBF(1))
     text = columns.text(kernel)
     assert not {"#", ";"} & {*text}
     assert parse(text, columns) == kernel
+
+
+@pytest.mark.parametrize("name", ["x", "a=x", "a: year", "bc"])
+def test_names_of_no_column_are_refused(name):
+    with pytest.raises(KernelSyntaxError, match=f"got '{name}'; found: a, a missing, c"):
+        parse(f"ard({{'a': 1, '{name}': 2}})", ENCODED)
 
 
 NUMBER_AT_LEAST = "must be positive and finite, got"

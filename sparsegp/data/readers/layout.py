@@ -115,8 +115,10 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if decimal not in {".", ","} or decimal == delimiter:
         raise DataError(f"`decimal` must be . or , and not the delimiter; got {quoted(decimal)}")
     has_header = columns.header
-    is_short = {len(row) - len(fields) for row in rest} == {1}
-    if has_header is not False and is_short and delimiter in {SPACE, "\t"}:
+    is_short = {len(row) - len(fields) for row in rest} == {1} and delimiter in {SPACE, "\t"}
+    is_full = any(row[-1].strip() for row in rest)  # or rows just end in a delimiter
+    are_words = not any(map(number(decimal).fullmatch, fields))
+    if has_header is not False and is_short and is_full and are_words:
         fields, has_header = ["", *fields], True  # as R's write.table writes it
     if has_header is None:
         called = columns.called or name
