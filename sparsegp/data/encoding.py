@@ -276,14 +276,6 @@ class Encoding:
         return np.array([numbers[pair] for pair in pairs], dtype=np.int64)
 
     @property
-    def other_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of length scales for other rows of these columns, and beginnings of such names."""
-        names = [c.name for c in self.columns if c.kind != "date"]
-        names += [c.name + MISSING for c in self.columns]
-        ends = {"category": ("=", ":"), "date": (":",)}
-        return (*names,), tuple(c.name + end for c in self.columns for end in ends.get(c.kind, ()))
-
-    @property
     def indicates(self) -> Booleans:
         """Whether each encoded column is 0-1: a level, truth or missing-value indicator; (p,)."""
         ends = [c.kind in {"category", "truth"} or part == MISSING for c, part in self._parts]
@@ -332,8 +324,9 @@ class Encoding:
         frame = Frame.of(frame, source)
         if not any(hasattr(part, "dask") for part in frame.parts):
             self._warn_of_news(frame.parts or [frame.empty], source)
-        rows = partial(_encoded, encoding=self, source=source, where=frame.where)
+        known: Any = {"source": source, "where": frame.where, "of_file": frame.of_file}
         beside = () if means is None else (means,)
+        rows = partial(_encoded, encoding=self, **known)
         return frame.rows(rows, len(self.names), np.float64, *beside)
 
     def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
@@ -390,6 +383,7 @@ def _encoded(
     encoding: Encoding,
     source: str,
     where: Where = by_row,
+    of_file: bool = False,
 ) -> Doubles:
     """Encode the rows of one part, (n, p); `start` is the index of its first row."""
     X, first, faults = np.empty((len(frame), len(encoding.names))), 0, []
@@ -401,7 +395,7 @@ def _encoded(
             row = int(np.isfinite(values).all(axis=1).argmin())
             value = series.iloc[row : row + 1].tolist()[0]
             faults.append(unreadable(where(start + row, column.name), column.kind, value))
-    refuse(in_pandas(faults) if where is by_row else faults, source)
+    refuse(faults if of_file else in_pandas(faults), source)
     if means is not None:
         X[:, encoding.are_means] = means
     return X

@@ -249,13 +249,11 @@ def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) 
 
 
 def _found(part: Any, places: Sequence[int]) -> list[str]:
-    return [_inferred(part.iloc[:, place]) for place in places]
-
-
-def _inferred(series: Any) -> str:
-    found = str(types.infer_dtype(series, skipna=True))
-    if found == "mixed" and all(isinstance(each, str | Real) for each in series.dropna()):
-        return "string"  # and numbers with decimals
+    found = list[str]()
+    for series in (part.iloc[:, place] for place in places):
+        kind = str(types.infer_dtype(series, skipna=True))
+        is_text = kind == "mixed" and all(isinstance(x, str | Real) for x in series.dropna())
+        found.append("string" if is_text else kind)  # words, and numbers with decimals
     return found
 
 

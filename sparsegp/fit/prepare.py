@@ -22,6 +22,7 @@ from sparsegp.data import (
     summarise,
 )
 from sparsegp.data.blocks import compute_each
+from sparsegp.data.encoding import MISSING
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
@@ -189,9 +190,13 @@ def prepare(
 
 def columns_of(fitted: Any) -> Columns:
     """Return the names of the encoded columns of a table or model, if they have any."""
-    if (known := fitted.encoding) is not None:
-        return Columns(known.names, known.scales, *known.other_names)
-    return Columns(*2 * (fitted.names or (),))
+    if (known := fitted.encoding) is None:
+        return Columns(*2 * (fitted.names or (),))
+    others = [c.name for c in known.columns if c.kind != "date"]
+    others += [c.name + MISSING for c in known.columns]
+    ends = {"category": ("=", ":"), "date": (":",)}
+    beginnings = [c.name + end for c in known.columns for end in ends.get(c.kind, ())]
+    return Columns(known.names, known.scales, (*others,), (*beginnings,))
 
 
 def site_rule(settings: TrainSettings, data: Prepared) -> SiteRule:

@@ -190,11 +190,10 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
     over the parts. Numerical breakdown is an outcome, not an error: the kernel does not suit the
     data or the precision.
     """
-    began, kernel = time.thread_time(), parse(trial.kernel)
+    began, kernels = time.thread_time(), [parse(trial.kernel)] * sample.parts
     try:
         with single_threaded_blas():
             fits = PartialFits.of(sample, settings, trial)
-            kernels = [kernel] * len(fits.splits)
             if trial.by_column:
                 if is_regression_target(sample.target):
                     kernels = [fits.scaled_to_noise(kernels)]
@@ -202,6 +201,8 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
                     kernel, nlpp = fits.reestimated(kernels[0], trial)
                     return Outcome(str(kernel), nlpp, None, None, time.thread_time() - began)
                 kernels = fits.learnt_by_column(kernels[0])
+            elif trial.first:
+                fits, kernels = fits.before(trial.first, trial.rows), kernels[:1]
             found = fits.fit(kernels)
     except (NumericalError, SettingsError) as failure:
         seconds = time.thread_time() - began
@@ -251,20 +252,18 @@ class PartialFits:
         plain = cls(sample, [X] * len(splits), splits, trial.n_active)
         metric = Metric.of(trial.metric)
         if metric is None:
-            return plain._before(trial)
+            return plain
         rows, kernel = min(trial.rows, ARD_ROWS), parse(trial.kernel)
         n_active = ARD_ACTIVE[is_regression_target(sample.target)]
         few = replace(plain, splits=list(sample.splits(rows)), n_active=n_active)
         key = *how, metric, kernel, rows
         inputs = sample.cached(key, lambda: [few._mixed(metric, kernel, X, s) for s in few.splits])
-        return replace(plain, inputs=inputs)._before(trial)
+        return replace(plain, inputs=inputs)
 
-    def _before(self, trial: Trial) -> "PartialFits":
-        """Return the fit to the rows from `trial.first` on, if so wanted, which predicts others."""
-        if not trial.first or trial.by_column:
-            return self
-        rows, held = np.arange(trial.first, trial.first + trial.rows), np.arange(trial.first)
-        return replace(self, inputs=self.inputs[:1], splits=[(rows, held)])
+    def before(self, first: int, rows: int) -> "PartialFits":
+        """Return the fit to `rows` rows from `first` on, which predicts those before."""
+        split = np.arange(first, first + rows), np.arange(first)
+        return replace(self, inputs=self.inputs[:1], splits=[split])
 
     def _mixed(
         self, metric: Metric, kernel: Kernel, X: Floats, split: tuple[Integers, Integers]

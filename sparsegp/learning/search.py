@@ -253,8 +253,10 @@ class Search:
         learnt = [n for n, outcome in found.items() if outcome.nlpp is not None]
         if len(found) < len(kinds) or not learnt:
             return len(found) == len(kinds)
-        rest = Size(few.rows, size.n_active)
-        nlpp = self._nlpp_of_kinds({n: found[n] for n in learnt}, rest, half)
+        rest = Size(few.rows, size.n_active), half
+        if self.plan.confirmation is not None:
+            rest = self.plan.confirmation, 0
+        nlpp = self._nlpp_of_kinds({n: found[n] for n in learnt}, *rest)
         if len(nlpp) < len(learnt):
             return False
         self._set_winner(min(nlpp, key=nlpp.__getitem__), found)
@@ -264,7 +266,7 @@ class Search:
         return bool(found)
 
     def _nlpp_of_kinds(
-        self, learnt: Mapping[int, Outcome], rest: Size, first: int
+        self, learnt: Mapping[int, Outcome], size: Size, first: int
     ) -> Mapping[int, float]:
         """Return the NLPP that decides between candidates, given their re-estimated kernels.
 
@@ -275,8 +277,6 @@ class Search:
         """
         if len(learnt) == 1:
             return dict.fromkeys(learnt, 0.0)
-        size = self.plan.confirmation or rest
-        first = 0 if self.plan.confirmation else first
         trials = [
             replace(self._later_trial(n, REESTIMATED, size), kernel=each.kernel, first=first)
             for n, each in learnt.items()

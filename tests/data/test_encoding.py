@@ -2,6 +2,7 @@
 
 import datetime
 import re
+from functools import partial
 
 import dask.dataframe as dd
 import numpy as np
@@ -65,6 +66,19 @@ def test_columns_have_names_kinds_and_parts(frame):
     assert X[:, 4:9].sum(axis=1).tolist() == [1.0] * N
     assert X[:3, 7].tolist() == [1.0] * 3
     np.testing.assert_allclose(X[:, 10] ** 2 + X[:, 11] ** 2, 1.0)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_rows_of_files_are_mended_by_options(kind, tmp_path):
+    frame = pd.DataFrame({"a": np.arange(60.0) % 7, "y": np.arange(60) % 2})
+    encoding = Encoding.learn(frame[["a"]], "X")
+    wrong = frame.astype({"a": str}).replace({"a": {"3.0": "oops"}})
+    write = wrong.to_parquet if kind == "parquet" else partial(wrong.to_csv, index=False)
+    write(tmp_path / f"b.{kind}")
+    rows = open_dataset(tmp_path / f"b.{kind}").train.frame
+    for given, remedy in ((rows, "give it as `missing`"), (wrong, "replace it by NaN")):
+        with pytest.raises(DataError, match=f"'oops' is not a number: correct it, or {remedy}"):
+            np.asarray(encoding.apply(given, "X"))
 
 
 def test_a_category_that_is_called_like_a_gap_has_its_own_length_scale():
