@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data import Numbers, Summary, Table, unscaled
+from sparsegp.data import Summary, Table, unscaled
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.learning import learn
@@ -17,10 +17,9 @@ from sparsegp.model import Model, SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.posterior.limits import prior_shares
 from sparsegp.runtime.threads import ThreadRuntime
-from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
 from sparsegp.store import RunDirectory
-from sparsegp.types import Doubles, Floats, Integers, Labels
+from sparsegp.types import Doubles, Floats, Integers
 
 MAX_DRAWN = 1000
 """Maximum number of rows from which the quantiles for novelty are computed."""
@@ -213,12 +212,10 @@ def learn_metric(run: Training) -> Doubles:
     X: Any = data.train.X
     x = data.scaling.apply(X[rows].compute(scheduler=run.runtime.scheduler()))
     covariance = np.atleast_2d(np.cov(x, rowvar=False))
-    target, small = data.target[rows], _small(settings, len(rows))
-    weights = None if run.weights is None else run.weights[rows]
 
     def fit_mixed(mixing: Doubles) -> tuple[Floats, list[Part]]:
         mixed = unscaled(p, mixing).apply(x, settings.dtype)
-        found = fit_rows(mixed, target, small, data.classes, data.numbers, weights).posterior
+        found = _fit_rows(run, rows, mixed).posterior
         return mixed, list(zip(found.kernels, found.x, found.weights, strict=True))
 
     run.progress.start(metric.rounds, "rounds", "metric")
@@ -227,46 +224,23 @@ def learn_metric(run: Training) -> Doubles:
     return mixing
 
 
-def _small(settings: TrainSettings, n: int) -> TrainSettings:
-    """Return the settings of the small fits to n rows."""
-    most = min(METRIC_ACTIVE, settings.n_active or METRIC_ACTIVE)
-    open_ = replace(settings, metric=NONE, stub_entries=None, candidates=None)
-    small = replace(open_, n_active=most, report_every=most)
-    return replace(small, n_active=min(most, n - small.n_validation(n)))
-
-
-def fit_rows(
-    X: Floats,
-    target: Any,
-    settings: TrainSettings,
-    classes: Labels,
-    numbers: Numbers | None = None,
-    weights: Doubles | None = None,
-) -> SparseModel:
-    """Fit scaled rows X (n, p) in memory, on one thread, without writing anything.
-
-    Parameters
-    ----------
-    X : Floats (n, p)
-    target : array (n,)
-        Class codes, or standardised targets of a regression.
-    settings : TrainSettings
-        Length scales that are not given are computed from X.
-    classes, numbers
-        See `Prepared`.
-    weights : Doubles (n,), optional
-    """
-    n, p = X.shape
-    none = np.zeros(p)
+def _fit_rows(run: Training, rows: Integers, X: Floats) -> SparseModel:
+    """Fit some rows of a run, with scaled inputs X (n, p), in memory, and write nothing."""
+    (n, p), none = X.shape, np.zeros(X.shape[1])
+    most = min(METRIC_ACTIVE, run.settings.n_active or METRIC_ACTIVE)
+    unbounded = replace(run.settings, metric=NONE, stub_entries=None, candidates=None)
+    small = replace(unbounded, n_active=most, report_every=most)
+    small = replace(small, n_active=min(most, n - small.n_validation(n)))
+    weights = None if run.weights is None else run.weights[rows]
     data = Prepared(
         train=Table(X, None, "", weights=weights),  # in memory, and scaled
-        classes=classes,
-        target=target,
+        classes=run.data.classes,
+        target=run.data.target[rows],
         summary=Summary(n, p, none, none, none, X.var(axis=0, dtype=np.float64), whole=False),
         scaling=unscaled(p),
-        numbers=numbers,
+        numbers=run.data.numbers,
     )
     with ThreadRuntime(1) as runtime:
-        run = Training(data, settings, runtime=runtime, keeps_scores=False)
-        run.build()
-        return run.complete()
+        fit = Training(data, small, runtime=runtime, keeps_scores=False)
+        fit.build()
+        return fit.complete()
