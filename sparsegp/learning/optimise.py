@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
-from sparsegp.errors import NumericalError, SettingsError
+from sparsegp.errors import NumericalError
 from sparsegp.learning.objective import Objective
 from sparsegp.math.lbfgs import Ascent, Function
 from sparsegp.registry import Registry
@@ -43,7 +43,6 @@ def descend(
     sites: Doubles,
     strategy: str = "constant",
     steps: int = 8,
-    reach: float = REACH,
     bounds: Bounds | None = None,
 ) -> "Descent":
     """Minimise the criterion from an initial point, and return the completed descent.
@@ -59,22 +58,18 @@ def descend(
         Name in `STRATEGIES`.
     steps : int
         Maximum number of line searches.
-    reach : float
-        Largest distance of a parameter from its initial value.
     bounds : Bounds, optional
-        Further bounds, which `start` satisfies.
+        Bounds besides `REACH`, which `start` satisfies.
 
     Raises
     ------
     SettingsError
-        If there is no such strategy, or `steps` or `reach` is not positive.
+        If there is no such strategy.
     NumericalError
         If the criterion is not finite at the start.
     """
-    if steps < 1 or not reach > 0:
-        raise SettingsError(f"steps and reach must be positive, got {steps} and {reach}")
     run, start = STRATEGIES[strategy], np.asarray(start, np.float64)
-    low, high = start - reach, start + reach
+    low, high = start - REACH, start + REACH
     if bounds is not None:
         low, high = np.maximum(low, bounds[0]), np.minimum(high, bounds[1])
     descent = Descent(problem, start, sites, steps, (low, high))

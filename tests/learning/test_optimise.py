@@ -74,9 +74,6 @@ def test_steps_and_evaluations_are_counted(strategy):
     assert len(path.points) == len(path.values) == 4
     np.testing.assert_array_equal(path.points[0], START)
     assert path.evaluations == len(problem.evaluated)
-    problem.evaluated.clear()
-    descend(problem, START, SITES, strategy, steps=20, reach=0.25)
-    assert np.abs(np.array(problem.evaluated) - START).max() <= 0.25 * (1 + 1e-12)
 
 
 @every_strategy
@@ -108,7 +105,5 @@ def test_a_start_without_slope_is_the_end(strategy):
 def test_errors():
     with pytest.raises(SettingsError, match="'fast'; known: constant, exact"):
         descend(Quadratic(), START, SITES, "fast")
-    with pytest.raises(SettingsError, match=r"steps and reach must be positive, got 0 and 5\.0"):
-        descend(Quadratic(), START, SITES, steps=0)
     with pytest.raises(NumericalError, match=r"must be finite, got nan .* start elsewhere"):
         descend(Quadratic(), np.full(3, np.nan), SITES)
