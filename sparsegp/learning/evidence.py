@@ -68,14 +68,15 @@ class Evidence:
         Gradient in the parameters of all kernels in turn, for fixed sites (eq. 14).
     likelihood : Doubles (r,)
         Gradient in `likelihood.parameters()`, for fixed sites (eq. 12).
-    sites : Doubles (2, d) or None
-        Gradient in the precisions and shifts of the sites, if requested.
+    sites : Doubles (2, d)
+        Gradient in the precisions and shifts of the sites. It is zero for sites of precision zero,
+        and loses digits where precisions differ by many orders of magnitude.
     """
 
     phi: float
     kernels: Doubles
     likelihood: Doubles
-    sites: Doubles | None
+    sites: Doubles
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,6 @@ def evidence(
     members: Members,
     sites: Doubles,
     sum_rows: SumRows,
-    by_sites: bool = False,
 ) -> Evidence:
     """Compute the criterion and its gradients for given active rows and sites.
 
@@ -225,9 +225,6 @@ def evidence(
         Precisions pi, and shifts b: precision times site mean.
     sum_rows : callable
         Computes the sums over all other rows that count.
-    by_sites : bool
-        Whether to compute the gradient in the sites too. It is zero for sites of precision zero,
-        and loses digits where precisions differ by many orders of magnitude.
 
     Raises
     ------
@@ -255,20 +252,20 @@ def evidence(
         )
     moments = zip(mean.T, variance.T, found.slope.T, found.curvature.T, strict=True)
     sums = zip(*(block.processes for block in blocks), strict=True)
-    gradients = [_gradients(*each, by_sites) for each in zip(parts, sums, moments, strict=True)]
+    gradients = [_gradients(*each) for each in zip(parts, sums, moments, strict=True)]
     by_likelihood = np.concatenate([block.likelihood for block in blocks])
     return Evidence(
         phi=phi,
         kernels=np.concatenate([by_kernel for by_kernel, _ in gradients]),
         likelihood=by_likelihood.sum(axis=0) - own.sum(axis=0),
-        sites=np.concatenate([by_site for _, by_site in gradients], axis=1) if by_sites else None,
+        sites=np.concatenate([by_site for _, by_site in gradients], axis=1),
     )
 
 
 def _gradients(
-    part: ActivePart, sums: Sequence[ProcessSums], cavity: tuple[Doubles, ...], by_sites: bool
+    part: ActivePart, sums: Sequence[ProcessSums], cavity: tuple[Doubles, ...]
 ) -> tuple[Doubles, Doubles]:
-    """Return the gradient in the parameters of a kernel, (q,), and in its sites, (2, d) or (2, 0).
+    """Return the gradient in the parameters of a kernel, (q,), and in its sites, (2, d).
 
     `sums` are those of each block; `cavity` holds mean, variance, alpha and nu, (D,) each.
     """
@@ -284,16 +281,15 @@ def _gradients(
     by_kernel = np.concatenate([each.kernel for each in sums]).sum(axis=0)
     by_kernel += kernel.pull_back(part.x, part.process.x, weights)
     by_kernel += kernel.pull_back_diag(part.x, E2)
-    if not by_sites:
-        return by_kernel, np.empty((2, 0))
     tilted = mean + variance * alpha, variance * (1.0 - variance * nu)
     columns = part.mean, part.variance, part.precision, *tilted
     h, a, pi, mean, variance = (column[part.places] for column in columns)
     some = pi > 0
     pi = np.where(some, pi, 1.0)
     second = a + np.square(h) - variance - np.square(mean)
-    by_precision = second / 2.0 + h * r / pi - np.diagonal(G) / np.square(pi)
-    return by_kernel, np.where(some, np.stack([by_precision, mean - h - r / pi]), 0.0)
+    with np.errstate(all="ignore"):  # of the least precisions
+        by_precision = second / 2.0 + h * r / pi - np.diagonal(G) / np.square(pi)
+        return by_kernel, np.where(some, np.stack([by_precision, mean - h - r / pi]), 0.0)
 
 
 def _check(precision: Doubles, shift: Doubles) -> None:

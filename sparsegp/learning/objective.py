@@ -64,12 +64,11 @@ class Objective:
             If the parameters are too large or too small for the kernels or the likelihood.
         """
         (kernels, likelihood), members = self.model(parameters), self.members
-        by_sites = isinstance(likelihood, Gaussian)
         if isinstance(likelihood, Gaussian):
             sites = noise_sites(likelihood, members.target, members.weight)
-        found = evidence(kernels, likelihood, members, sites, self.sum_rows, by_sites)
+        found = evidence(kernels, likelihood, members, sites, self.sum_rows)
         by_likelihood = found.likelihood
-        if found.sites is not None:
+        if isinstance(likelihood, Gaussian):
             by_likelihood = by_likelihood - np.vdot(found.sites, sites)
         value, gradient = self.hyperprior(parameters)
         return found.phi + value, np.concatenate([found.kernels, by_likelihood]) + gradient

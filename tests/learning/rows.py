@@ -35,10 +35,8 @@ class Rows:
         own = None if self.weights is None else self.weights[self.active]
         return Members(self.X[self.active], self.target[self.active], [every], own)
 
-    def evidence(
-        self, kernel: Kernel, likelihood: Likelihood, sites: np.ndarray, by_sites: bool = True
-    ) -> Evidence:
-        return evidence([kernel], likelihood, self.members, sites, self.sum_rows, by_sites)
+    def evidence(self, kernel: Kernel, likelihood: Likelihood, sites: np.ndarray) -> Evidence:
+        return evidence([kernel], likelihood, self.members, sites, self.sum_rows)
 
     def objective(self, kernel: Kernel, likelihood: Likelihood, **options: Any) -> Objective:
         return Objective([kernel], likelihood, self.members, self.sum_rows, **options)

@@ -62,8 +62,7 @@ class Problem:
 
     def evidence(self, sites=None):
         sites = self.sites if sites is None else sites
-        model = self.kernels, self.likelihood, self.members
-        return evidence(*model, sites, self.rows.sum_rows, by_sites=True)
+        return evidence(self.kernels, self.likelihood, self.members, sites, self.rows.sum_rows)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -140,11 +139,10 @@ def test_a_site_of_no_precision_is_no_site(tiny):
     sites[:, 4] = tiny, 0.5 * tiny
     without = replace(rows, active=np.delete(rows.active, 4), counts=rows.counts.copy())
     without.counts[rows.active[4]] = True
-    found = rows.evidence(kernel, likelihood, sites, by_sites=False)
+    found = rows.evidence(kernel, likelihood, sites)
     expected = without.evidence(kernel, likelihood, np.delete(sites, 4, axis=1))
     assert found.phi == pytest.approx(expected.phi, rel=1e-13)
     np.testing.assert_allclose(found.kernels, expected.kernels, rtol=1e-11)
-    assert found.sites is None
 
 
 def test_sharp_sites_keep_their_digits():
