@@ -13,12 +13,11 @@ from sparsegp.fit.prepare import Prepared
 from sparsegp.learning.metric import MAX_METRIC_COLUMNS, NONE, Metric, Part, learn_mixing
 from sparsegp.likelihoods import Gaussian
 from sparsegp.math.quantiles import Quantiles
-from sparsegp.model import Model, SparseModel
+from sparsegp.model import SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.posterior.limits import prior_shares
 from sparsegp.runtime.threads import ThreadRuntime
 from sparsegp.state import require_shapes
-from sparsegp.store import RunDirectory
 from sparsegp.types import Doubles, Floats, Integers
 
 MAX_DRAWN = 1000
@@ -149,13 +148,6 @@ class Training(SparseRun):
         if self.keeps_scores:
             model = replace(model, shares=self._shares(model, drawn, x))
         return self.save(model)
-
-    def _finished(self, store: RunDirectory) -> Model:
-        """Return the model of a finished run; with past rows its identity has been checked."""
-        if self.past is None:
-            return super()._finished(store)
-        self.progress.message(f"the run in {store.folder} is finished; nothing to do")
-        return Model.load(store.model_path)
 
     def _row_numbers(self) -> Integers:
         """Return the row numbers of the active rows in the source; past rows come first."""
