@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from sparsegp.dense.base import Fit, Iterative, Method, Problem, RunTasks, Status
 from sparsegp.dense.mixture import Component
 from sparsegp.errors import NumericalError, SettingsError
-from sparsegp.fields import Checked, setting
 from sparsegp.learning.hyperpriors import Hyperprior, parse
 from sparsegp.learning.objective import parameter_names
 from sparsegp.math.chains import effective_sample_size, r_hat
@@ -104,8 +103,8 @@ class SamplingState:
 
 
 @dataclass(frozen=True)
-class Schedule(Checked, Iterative[Target]):
-    """Number and length of the chains, and the settings of their steps.
+class Schedule(Iterative[Target]):
+    """Number and length of the chains, and of their steps.
 
     Parameters
     ----------
@@ -115,28 +114,18 @@ class Schedule(Checked, Iterative[Target]):
     draws : int
         Steps of each chain after the burn-in.
     kept : int
-        Number of draws, from all chains together, used for predictions.
+        Number of draws, from all chains together, used for predictions; no more than there are.
     leapfrogs : int
         Maximum number of evaluations of the evidence in a step.
-    acceptance : float
-        Target acceptance rate.
     """
 
     State: ClassVar[type] = SamplingState
 
-    chains: int = setting(4, least=1)
-    burn_in: int = setting(100, least=0)
-    draws: int = setting(250, least=MIN_DRAWS)
-    kept: int = setting(100, least=1)
-    leapfrogs: int = setting(10, least=1)
-    acceptance: float = setting(0.8, above=0.0, below=1.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kept > self.chains * self.draws:
-            raise SettingsError(
-                f"kept={self.kept} must not exceed chains={self.chains} times draws={self.draws}"
-            )
+    chains: int = 4
+    burn_in: int = 100
+    draws: int = 250
+    kept: int = 100
+    leapfrogs: int = 10
 
     def start(self, problem: Target, near: Any = None) -> SamplingState:
         """Return the state without chains."""
@@ -246,7 +235,7 @@ def _advance(
     positions, figures = [], []
     for _ in range(steps):
         before = chain
-        chain, _ = advance(target, before, key, plan.burn_in, plan.leapfrogs, plan.acceptance)
+        chain, _ = advance(target, before, key, plan.burn_in, plan.leapfrogs)
         positions.append(chain.point.position)
         accepted = float(chain.point is not before.point)
         figures.append([-chain.point.energy, accepted, before.step_size])

@@ -98,7 +98,3 @@ def test_refusals():
     without = METHODS["softmax_ep"](moments="laplace")
     with pytest.raises(SettingsError, match="has no gradient of a marginal likelihood"):
         Target(without, some, prior)
-    with pytest.raises(SettingsError, match="acceptance must be below 1"):
-        Schedule(acceptance=1.0)
-    with pytest.raises(SettingsError, match="must not exceed chains=4 times draws=250"):
-        Schedule(kept=5000)
