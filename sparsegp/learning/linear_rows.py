@@ -216,16 +216,13 @@ def is_regression_target(target: Any) -> bool:
     return bool(target.dtype.kind == "f")
 
 
-def log_probabilities(mean: Doubles) -> Doubles:
-    """Return log class probabilities, (n, K), from latent means (n, K), or (n, 1) of `Logistic`."""
-    if mean.shape[1] == 1:
-        mean = np.hstack([mean, -mean]) / ROOT
-    return np.asarray(log_softmax(mean, axis=1))
-
-
 def predictions(mean: Doubles, target: Any) -> Doubles:
     """Return log class probabilities (n, K) from latent means; the means (n, 1) in a regression."""
-    return mean if is_regression_target(target) else log_probabilities(mean)
+    if is_regression_target(target):
+        return mean
+    if mean.shape[1] == 1:  # of `Logistic`
+        mean = np.hstack([mean, -mean]) / ROOT
+    return np.asarray(log_softmax(mean, axis=1))
 
 
 def target_log_p(prediction: Doubles, target: Any, weights: Floats | None = None) -> Doubles:

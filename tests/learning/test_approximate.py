@@ -48,7 +48,7 @@ def test_means_are_those_of_the_maximum(exact, n_classes, atol):
         found = fit.maximise(scale)
         assert found.shape == (2 * N, 1 if n_classes == 2 else K)
         expected = direct(X[:N], y[:N], X[N:], scale)
-        assert_allclose(linear_rows.log_probabilities(found), expected, atol=atol)
+        assert_allclose(linear_rows.predictions(found, y), expected, atol=atol)
     kernel, U, w = fit.part()
     assert_allclose(kernel(X[N:], U) @ w, found, atol=1e-3)
 
