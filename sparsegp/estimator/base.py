@@ -19,7 +19,6 @@ from sparsegp.estimator.parameters import (
     parameters_from,
     parameters_of,
     result_parameters,
-    to_plain_json,
 )
 from sparsegp.estimator.rows import dask_context, is_lazy, rows_to_predict, to_memory, training_data
 from sparsegp.fields import setting
@@ -372,14 +371,10 @@ class SparseEstimator(GPEstimator):
 
 def has_posterior_all(estimator: Any) -> bool:
     """Return whether the posterior is `all`; also True for invalid parameters: `fit` raises."""
-    names = ["likelihood", "sites", "posterior"]
-    if estimator._task == "regression":  # a given kernel is learnt by the marginal likelihood
-        names += ["kernel", "learn", "hyperprior"]
-    named = {name: getattr(estimator, name, None) for name in names}
-    given = {name: to_plain_json(value) for name, value in named.items() if value is not None}
-    if isinstance(estimator.settings, Mapping):
-        given["active_per_class"] = estimator.settings.get("active_per_class", False)
+    bare = copy.copy(estimator)
+    bare.random_state = 0  # from another no seed is drawn for this
     try:
-        return TrainSettings.given(estimator._task, **given).posterior == "all"
+        settings = TrainSettings.given(estimator._task, **named_settings(bare))
     except (SettingsError, TypeError):
         return True
+    return settings.posterior == "all"
