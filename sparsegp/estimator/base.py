@@ -302,15 +302,17 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             )
         with read_errors(source):
             if extra is None:  # written by `sparsegp.train` or the command line
+                names = model.names if model.encoding is None else model.encoding.all
+                is_named = not all(name.isdecimal() for name in names or "1")  # not by numbers
                 extra = {
                     "parameters": parameters_from(settings_given(**model.settings), cls),
                     "labels": model.classes.dtype.str,
-                    "feature_names": model.names if model.encoding is None else model.encoding.all,
+                    "feature_names": names if is_named else None,
                 }
             kept = result_parameters(cls)
             estimator = cls(**{k: v for k, v in extra["parameters"].items() if k in kept})
             names = extra["feature_names"]
-            if not all(name.isdecimal() for name in names or "1"):  # numbers are no names there
+            if names is not None:
                 estimator.feature_names_in_ = np.array(names, dtype=object)
             classes = model.classes.astype(np.dtype(extra["labels"]))
         known = range(model.n_features) if model.encoding is None else model.encoding.all

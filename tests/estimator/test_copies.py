@@ -36,7 +36,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: type(each).__name__)
 def test_a_copy_predicts_the_same(iris, words, tmp_path, way, estimator):
-    X = pd.DataFrame(iris[0], columns=list("abcd"))
+    X = pd.DataFrame(iris[0], columns=list("0123"))  # digits are names too
     y = words if hasattr(estimator, "predict_proba") else iris[0][:, 0] - iris[0][:, 2]
     original = clone(estimator).fit(X, y)
     found = WAYS[way](original, tmp_path)
