@@ -224,6 +224,35 @@ def test_rows_that_agree_by_chance_are_not_merged():
     assert effective_rows(table_from_arrays(apart[some], y[some])).weights is not None
 
 
+@pytest.mark.parametrize("n_flags", [0, 2, 6])
+def test_one_column_of_numbers_and_flags_leave_copies_what_they_are(n_flags):
+    """Rows agree in rare flags by chance, and in all numbers only if they are copies."""
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.normal(size=300), rng.random((300, n_flags)) < 0.1])
+    y = (X.sum(axis=1) + rng.normal(size=300) > 0.0).astype(int)
+    twice = np.repeat(np.arange(300), 1 + y)
+    for table in (table_from_arrays(X[twice], y[twice]), as_table(X, y, 1.0 + y)):
+        found = effective_rows(table)
+        assert len(found.X) == 300
+        assert (found.weights == 1.0 + found.y).all()
+    similar = [effective_rows(table_from_arrays(X, y), f"1={weight}") for weight in (2, 2.001)]
+    np.testing.assert_array_equal(similar[0].rows, similar[1].rows)
+    np.testing.assert_allclose(similar[0].weights, similar[1].weights, rtol=1e-3)
+
+
+def test_class_weights_make_no_copies_of_separate_observations():
+    rng = np.random.default_rng(2)
+    X = np.stack([rng.integers(0, high, 300) for high in (4, 3, 2)], axis=1).astype(float)
+    y = (rng.random(300) < 0.4).astype(int)
+    for weights in ("1=2", "1=0.5", "balanced"):
+        found = effective_rows(table_from_arrays(X, y), weights)
+        np.testing.assert_array_equal(found.X, X)
+        assert found.repeats
+        assert len(np.unique(found.weights)) == 2
+        assert len(sparsegp.train(X, y, class_weight=weights).rows) == 24
+    assert len(effective_rows(table_from_arrays(X, y), "1=0").X) == (y == 0).sum()
+
+
 @pytest.mark.parametrize("order", ["drawn", "sorted", "counts"])
 def test_active_rows_have_different_inputs(order):
     """Else copies of a few inputs would fill the active set, where rows are sorted by inputs."""

@@ -42,10 +42,8 @@ all rows twice or three times nine of them had at most .36, and with one class r
 of 24 different inputs kept its .7 to .9, as copies are few beside the rows there are anyway."""
 SEPARATE_NUMBERS = 0.9
 """The same in a regression, where the same number twice is hardly a coincidence."""
-BY_CHANCE = 0.15
-"""Least share of pairs of equal rows that chance explains, if columns of few values repeat.
-
-32 tables of few different inputs had .24 to 1.05, tables with copies at most .04
+BY_CHANCE = 0.4
+"""Least share of pairs of equal rows that chance explains, if columns of few values repeat
 (docs/benchmarks/studies.md)."""
 
 
@@ -118,22 +116,27 @@ def effective_rows(
     DataError, SettingsError
         If weights or labels cannot be used.
     """
-    weights = np.ones(len(table.X)) if table.weights is None else table.weights
-    table, weights = _positive(table, weights)
+    counts = np.ones(len(table.X)) if table.weights is None else table.weights
+    table, counts = _positive(table, counts)
+    factors = np.ones_like(counts)
     if class_weight:
-        table, weights = _positive(table, weights * _of_classes(table, weights, class_weight))
-    if (weights == 1.0).all() and not _has_copies(table, scheduler):
+        factors = _of_classes(table, counts, class_weight)
+        counts = counts[factors > 0.0]
+        table, factors = _positive(table, factors)
+    if (counts * factors == 1.0).all() and not _has_copies(table, scheduler):
         return replace(table, weights=None)
-    family, codes, totals, places = _groups(table, weights, scheduler)
+    family, codes, totals, places = _groups(table, counts, scheduler)
     limit, least = (0, SEPARATE_NUMBERS) if of_numbers else (MAX_REPEATED, SEPARATE)
-    may_repeat = (weights == 1.0).all() or (weights.sum() <= limit and (weights % 1.0 == 0).all())
+    may_repeat = (counts == 1.0).all() or (counts.sum() <= limit and (counts % 1.0 == 0).all())
     may_repeat = may_repeat and _most_repeat(family, totals)
     if may_repeat and (
         _labels_differ(family, codes, totals, least)
         or (not of_numbers and _is_chance(table, codes, totals, places, scheduler))
     ):
-        rows = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
-        return replace(_taken(table, rows, scheduler), weights=None, repeats=True)
+        rows = np.repeat(np.arange(len(counts)), counts.astype(np.int64))
+        weights = None if (factors == 1.0).all() else factors[rows]
+        return replace(_taken(table, rows, scheduler), weights=weights, repeats=True)
+    totals = totals * factors[places]
     if (totals == 1.0).all():
         return replace(_taken(table, np.sort(places)), weights=None)
     if table.origin is not None:
@@ -176,9 +179,11 @@ def _is_chance(
 ) -> bool:
     """Return whether chance explains how many rows have the same inputs and label.
 
-    The expected number of such pairs is that for columns which are independent in each class. If
-    all numbers of copies have a common divisor, the whole table was repeated. With more than
-    `MAX_REPEATED` different rows the answer is no.
+    The expected number of such pairs is that for columns which are independent in each class. How
+    often two rows agree in a column is estimated from pairs of rows that differ elsewhere: copies
+    agree in all. So a single column tells nothing, and the answer is no. If all numbers of copies
+    have a common divisor, the whole table was repeated. With more than `MAX_REPEATED` different
+    rows the answer is no too.
     """
     if len(places) > MAX_REPEATED or np.gcd.reduce(counts.astype(np.int64)) > 1:
         return False
@@ -186,12 +191,14 @@ def _is_chance(
     X = table.X[places[order]].compute(scheduler=scheduler)
     codes, counts = codes[order], counts[order]
     total, pairs = np.bincount(codes, counts), float((counts * (counts - 1.0)).sum())
+    own = np.bincount(codes, np.square(counts))
     expected = total * (total - 1.0)
     groups = np.arange(X.shape[1]) if table.encoding is None else table.encoding.groups
     for group in np.unique(groups):
         found, value = np.unique(X[:, groups == group], axis=0, return_inverse=True)
         cells = np.bincount(codes * len(found) + value, counts, len(total) * len(found))
-        expected *= np.square(cells.reshape(len(total), -1) / total[:, np.newaxis]).sum(axis=1)
+        alike = np.square(cells.reshape(len(total), -1)).sum(axis=1) - own
+        expected *= alike / np.maximum(np.square(total) - own, 1.0)
         if expected.sum() < BY_CHANCE * pairs:
             return False
     return True
