@@ -27,38 +27,18 @@ PRIOR_ROWS = 5.0
 good."""
 
 
-def labels_to_average(
-    classes: Labels | None, target: Doubles | Integers
-) -> tuple[list[str], Doubles]:
-    """Return suffixes of the names of T columns of means, and the values to average, (n, T).
-
-    Parameters
-    ----------
-    classes : array (K,) or None
-        None for a regression; with more than `MAX_CLASSES` classes T is 0.
-    target : array (n,)
-        Class codes, or targets of a regression.
-    """
-    if classes is None:
-        return [f"{MEAN}label"], np.asarray(target, np.float64)[:, np.newaxis]
-    shown = range(1, 2) if len(classes) == 2 else range(len(classes))
-    if len(classes) > MAX_CLASSES:
-        shown = range(0)
-    names = [f"{MEAN}{classes[k]}" for k in shown]
-    return names, np.asarray(target[:, np.newaxis] == np.array(shown), np.float64)
-
-
 def learn_means(
     encoding: Encoding,
     frame: Frame,
     source: str,
-    names: Sequence[str],
-    values: Doubles,
+    classes: Labels | None,
+    target: Doubles | Integers,
     scheduler: Any = None,
 ) -> tuple[Encoding, Doubles | None]:
     """Add columns of means to an encoding; also return those of the training rows, (n, columns).
 
-    Means that the encoding already has are learnt anew.
+    Means that the encoding already has are learnt anew. With more than `MAX_CLASSES` classes the
+    encoding is unchanged.
 
     Parameters
     ----------
@@ -68,15 +48,20 @@ def learn_means(
         Training rows.
     source : str
         Where the rows come from, for messages.
-    names : sequence of str (T,)
-        Suffixes of the names of the columns; if empty, the encoding is unchanged.
-    values : Doubles (n, T)
-        Values to average.
+    classes : array (K,) or None
+        None for a regression.
+    target : array (n,)
+        Class codes, or targets of a regression.
     scheduler : str or callable, optional
         Dask scheduler.
     """
-    if not names:
-        return encoding, None
+    names, values = [f"{MEAN}label"], np.asarray(target, np.float64)[:, np.newaxis]
+    if classes is not None:
+        if len(classes) > MAX_CLASSES:
+            return encoding, None
+        shown = range(int(len(classes) == 2), len(classes))
+        names = [f"{MEAN}{classes[k]}" for k in shown]
+        values = np.asarray(values == np.array(shown), np.float64)
     wide = [column for column in encoding.columns if column.has_many_levels]
     parts = compute_each(
         partial(_places, columns=wide, source=source), frame.parts, scheduler=scheduler

@@ -12,7 +12,7 @@ from sparsegp.data.blocks import from_memory, of_known_sizes
 from sparsegp.data.encoding import DROP, Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
 from sparsegp.data.labels import REAL_KINDS, as_numbers, encode, encode_with, tidy_labels
-from sparsegp.data.means import labels_to_average, learn_means
+from sparsegp.data.means import learn_means
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
 from sparsegp.types import DaskArray, Doubles, Integers, Labels
 
@@ -163,8 +163,7 @@ class Table:
         if some.frame is None or not any(column.has_many_levels for column in encoding.columns):
             return encoding, None
         y = (None, as_numbers(some.y, self.source)) if of_numbers else encode_labels(some)
-        values = labels_to_average(*y)
-        encoding, means = learn_means(encoding, some.frame, self.source, *values, scheduler)
+        encoding, means = learn_means(encoding, some.frame, self.source, *y, scheduler)
         if means is None or self.weights is None or some is self:
             return encoding, means
         every = np.zeros((len(self.weights), means.shape[1]))
