@@ -90,10 +90,6 @@ def summarise(
     numbers : Integers (n,), optional
         Row numbers, for messages.
 
-    Returns
-    -------
-    Summary
-
     Raises
     ------
     DataError

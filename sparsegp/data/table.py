@@ -302,10 +302,6 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
     source : str
         A name for messages.
 
-    Returns
-    -------
-    Table
-
     Raises
     ------
     DataError
@@ -315,7 +311,11 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
         return table_from_frame(X, y, source)
     labels = None if y is None else tidy_labels(y, source)
     if hasattr(X, "dask"):
-        return Table(_dask_rows(X, source), labels, source)
+        X = of_known_sizes(X)
+        X = X.rechunk({1: -1}) if X.ndim == 2 else X
+        if X.dtype.kind == "O":
+            X = X.map_blocks(real_numbers, source=source, dtype=float, meta=np.empty((0, 0)))
+        return Table(X, labels, source)
     X = X if hasattr(X, "tocsr") else real_numbers(X, source)
     require_two_dimensions(X, source)
     return Table(from_memory(X, source), labels, source)
@@ -417,13 +417,3 @@ def _weights(given: Any, n: int, source: str) -> Doubles:
             f"{row}; a row that counts once weighs 1"
         )
     return weights
-
-
-def _dask_rows(X: Any, source: str) -> DaskArray:
-    """Return a dask array chunked by rows only, in chunks of known size."""
-    X = of_known_sizes(X)
-    if X.ndim == 2 and X.numblocks[1] > 1:
-        X = X.rechunk({1: -1})
-    if X.dtype.kind == "O":
-        X = X.map_blocks(real_numbers, source=source, dtype=float, meta=np.empty((0, 0)))
-    return X
