@@ -20,7 +20,6 @@ from sparsegp.data.summary import summarise as summarise
 from sparsegp.data.table import Dataset as Dataset
 from sparsegp.data.table import Table as Table
 from sparsegp.data.table import as_table as as_table
-from sparsegp.data.table import encode_labels as encode_labels
 from sparsegp.data.table import table_from_arrays as table_from_arrays
 from sparsegp.data.table import table_from_frame as table_from_frame
 from sparsegp.data.table import table_of as table_of

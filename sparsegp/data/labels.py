@@ -37,7 +37,7 @@ OTHER_COLUMN = "labels in another column need label_column"
 REMEDY = f"numbers to predict need a regression (task=regression), and {OTHER_COLUMN}"
 
 
-def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
+def encode(y: Labels | None, source: str, known: Labels | None = None) -> tuple[Labels, Integers]:
     """Return the sorted classes, and for each row the index of its class.
 
     Parameters
@@ -47,6 +47,8 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
         strings.
     source : str
         Where the labels come from, for messages.
+    known : array (K,), optional
+        The classes, if these rows may lack some; others are an error.
 
     Returns
     -------
@@ -60,6 +62,15 @@ def encode(y: Labels | None, source: str) -> tuple[Labels, Integers]:
         If there are no labels, a label is missing or cannot name a class, all are the same,
         or there are too many different ones for classes.
     """
+    if known is not None:
+        codes, unseen = encode_with(known, y, source)
+        if unseen:
+            raise DataError(
+                f"labels of {source} must be among {quoted(known.tolist())}, found "
+                f"{quoted(unseen[0])}; for new classes update with the `old` rows too, or train a "
+                "new model with the old rows and these"
+            )
+        return known, codes
     classes, codes = _unique(y, source, REMEDY)
     n, n_classes = len(codes), len(classes)
     if n_classes < 2:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sparsegp.data.blocks import from_memory, of_known_sizes
 from sparsegp.data.encoding import DROP, Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
-from sparsegp.data.labels import REAL_KINDS, as_numbers, encode, encode_with, tidy_labels
+from sparsegp.data.labels import REAL_KINDS, as_numbers, encode, tidy_labels
 from sparsegp.data.means import learn_means
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
 from sparsegp.types import DaskArray, Doubles, Integers, Labels
@@ -114,6 +114,10 @@ class Table:
         n = len(self.X)
         return n if self.weights is None else max(n, min(int(self.weights.sum()), MAX_REPEATED))
 
+    def codes(self) -> tuple[Labels, Integers]:
+        """Return the classes, and for each row the index of its class; see `encode`."""
+        return encode(self.y, self.source, self.classes)
+
     def places(self, rows: Integers) -> Integers:
         """Return the positions in the table of some rows of the source."""
         if self.rows is None:
@@ -162,7 +166,7 @@ class Table:
         some = self._of_positive_weight()
         if some.frame is None or not any(column.has_many_levels for column in encoding.columns):
             return encoding, None
-        y = (None, as_numbers(some.y, self.source)) if of_numbers else encode_labels(some)
+        y = (None, as_numbers(some.y, self.source)) if of_numbers else some.codes()
         encoding, means = learn_means(encoding, some.frame, self.source, *y, scheduler)
         if means is None or self.weights is None or some is self:
             return encoding, means
@@ -363,26 +367,6 @@ def table_from_frame(
     parts, labels = parts.select(kept), None if y is None else tidy_labels(y, source)
     known: dict[str, Any] = {"names": column_names(parts.empty.columns), "label": label}
     return Table(parts.numbers(source), labels, source, frame=parts, kinds=kinds, **known)
-
-
-def encode_labels(table: Table) -> tuple[Labels, Integers]:
-    """Return the classes of a table, and for each row the index of its class.
-
-    Raises
-    ------
-    DataError
-        If labels cannot be used, or one is not among the given classes.
-    """
-    if table.classes is None:
-        return encode(table.y, table.source)
-    codes, unseen = encode_with(table.classes, table.y, table.source)
-    if unseen:
-        raise DataError(
-            f"labels of {table.source} must be among {quoted(table.classes.tolist())}, found "
-            f"{quoted(unseen[0])}; for new classes update with the `old` rows too, or train a new "
-            "model with the old rows and these"
-        )
-    return table.classes, codes
 
 
 def require_two_dimensions(X: Any, source: str) -> None:

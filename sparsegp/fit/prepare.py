@@ -16,7 +16,6 @@ from sparsegp.data import (
     Summary,
     Table,
     effective_rows,
-    encode_labels,
     known_codes,
     scaling_for,
     summarise,
@@ -171,7 +170,7 @@ def prepare(
         classes: Labels = np.empty(0)
         target = numbers.encode(train.y, train.source)
     else:
-        numbers, (classes, target) = None, encode_labels(train)
+        numbers, (classes, target) = None, train.codes()
     check(len(classes))
     summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
     held_out_target: Any = None

@@ -19,15 +19,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import (
-    Table,
-    as_table,
-    effective_rows,
-    encode_labels,
-    encode_with,
-    summarise,
-    table_of,
-)
+from sparsegp.data import Table, as_table, effective_rows, encode_with, summarise, table_of
 from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.data.weights import BALANCED
 from sparsegp.errors import DataError, SettingsError
@@ -221,7 +213,7 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     known = {name: getattr(model, name) for name in ("label", "weight_column", "classes", "names")}
     new = replace(new, **known, missing=new.missing or model.missing or ())
     first_row = int(model.report.get("rows", model.rows.max() + 1))  # older versions lack it
-    codes = None if numbers else encode_labels(new)[1]  # raises an error for other classes
+    codes = None if numbers else new.codes()[1]  # raises an error for other classes
     return Prepared(
         new,
         classes,
