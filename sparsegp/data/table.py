@@ -152,8 +152,7 @@ class Table:
             return replace(self.encoded(None), medians=medians)
         encoding, means = self._with_means(encoding, scheduler, of_numbers)
         found = [c.doubt for c in encoding.columns if c.doubt and c.name not in (self.kinds or {})]
-        if found:
-            doubts = "; ".join(self.frame.told(found))
+        if doubts := "; ".join(self.frame.told(found)):
             logger.warning("%s has columns taken for categories: %s", self.source, doubts)
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
@@ -166,8 +165,8 @@ class Table:
         some = self._of_positive_weight()
         if some.frame is None or not any(column.has_many_levels for column in encoding.columns):
             return encoding, None
-        y = (None, as_numbers(some.y, self.source)) if of_numbers else some.codes()
-        encoding, means = learn_means(encoding, some.frame, self.source, *y, scheduler)
+        classes, y = (None, as_numbers(some.y, self.source)) if of_numbers else some.codes()
+        encoding, means = learn_means(encoding, some.frame, self.source, classes, y, scheduler)
         if means is None or self.weights is None or some is self:
             return encoding, means
         every = np.zeros((len(self.weights), means.shape[1]))
@@ -238,10 +237,9 @@ class Table:
     def columns(self, places: Sequence[int]) -> "Table":
         """Return the table with the columns at these positions, in this order."""
         names = None if self.names is None else tuple(self.names[place] for place in places)
-        if self.frame is None:
-            return replace(self, X=self.X[:, places], names=names)
-        frame = self.frame.select(places)
-        return replace(self, X=frame.numbers(self.source), names=names, frame=frame)
+        frame = None if self.frame is None else self.frame.select(places)
+        X = self.X[:, places] if frame is None else frame.numbers(self.source)
+        return replace(self, X=X, names=names, frame=frame)
 
 
 @dataclass(frozen=True)
@@ -388,10 +386,8 @@ def _weights(given: Any, n: int, source: str) -> Doubles:
     except (TypeError, ValueError):
         raise DataError(f"weights must be numbers; those of {source} are {quoted(given)}") from None
     if weights.shape != (n,):
-        raise DataError(
-            f"every row needs one weight; {source} has {n} rows and weights of shape "
-            f"{weights.shape}"
-        )
+        sizes = f"{n} rows and weights of shape {weights.shape}"
+        raise DataError(f"every row needs one weight; {source} has {sizes}")
     low, high = WEIGHTS
     bad = ~((weights == 0.0) | ((weights >= low) & (weights <= high)))
     if bad.any():
