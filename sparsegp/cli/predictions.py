@@ -31,16 +31,19 @@ Batches = Iterator[dict[str, Any]]
 others (m,), and those with several columns (m, c)."""
 
 
-def columns_of(found: dict[str, Any], classes: Labels, start: int) -> Iterator[tuple[str, Any]]:
-    """Yield names and values (m,) of the columns of a batch; the first holds the row numbers."""
-    yield "row", np.arange(start, start + len(found["labels"]))
-    for name, array in found.items():
-        if array.ndim == 1 or array.shape[1] == 1:
-            yield "label" if name == "labels" else name, array.ravel()
-            continue
-        prefix = "p" if name == "probabilities" else name.removeprefix("latent_")
-        for label, values in zip(classes.tolist(), array.T, strict=True):
-            yield f"{prefix}_{label}", values
+def columns_of(batches: Batches, classes: Labels) -> Iterator[tuple[list[str], list[Any]]]:
+    """Yield the names and values (m,) of the columns of each batch; the first has row numbers."""
+    row = 0
+    for found in batches:
+        names, columns = ["row"], [np.arange(row, row := row + len(found["labels"]))]
+        for name, array in found.items():
+            if array.ndim == 1 or array.shape[1] == 1:
+                names.append("label" if name == "labels" else name)
+            else:
+                prefix = "p" if name == "probabilities" else name.removeprefix("latent_")
+                names += [f"{prefix}_{label}" for label in classes.tolist()]
+            columns += [*array.T] if array.ndim == 2 else [array]
+        yield names, columns
 
 
 def harmless(text: str) -> str:
@@ -69,10 +72,9 @@ def write_csv(path: Path, classes: Labels, batches: Batches) -> None:
 
 def write_lines(file: TextIO, classes: Labels, batches: Batches, delimiter: str = ",") -> None:
     """Write a line for every row to an open file, batch by batch."""
-    writer, row = csv.writer(file, delimiter=delimiter, lineterminator="\n"), 0
-    for found in batches:
-        names, columns = zip(*columns_of(found, classes, row), strict=True)
-        if not row:
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    for number, (names, columns) in enumerate(columns_of(batches, classes)):
+        if not number:
             writer.writerow(map(harmless, names))
         cells: list[Any] = []
         for values in columns:
@@ -80,7 +82,6 @@ def write_lines(file: TextIO, classes: Labels, batches: Batches, delimiter: str 
             cells.append(plain if values.dtype.kind != "U" else map(harmless, plain))
         writer.writerows(zip(*cells, strict=True))
         file.flush()
-        row += len(found["labels"])
 
 
 def write_parquet(path: Path, classes: Labels, batches: Batches) -> None:
@@ -88,15 +89,12 @@ def write_parquet(path: Path, classes: Labels, batches: Batches) -> None:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
-    row = 0
     with ExitStack() as stack:
-        for found in batches:
-            names, columns = zip(*columns_of(found, classes, row), strict=True)
+        for number, (names, columns) in enumerate(columns_of(batches, classes)):
             table = pa.table(list(map(pa.array, columns)), names)
-            if not row:
+            if not number:
                 writer = stack.enter_context(ParquetWriter(path, table.schema))
             writer.write_table(table)
-            row += len(table)
 
 
 def write_npz(path: Path, classes: Labels, batches: Batches) -> None:
