@@ -320,14 +320,38 @@ class Encoding:
         frame = as_pandas(frame)
         if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
             self._warn_of_news([frame], source)
-            return _encoded(frame, 0, encoding=self, source=source)
+            return self._encoded(frame, 0, source=source)
         frame = Frame.of(frame, source)
         if not any(hasattr(part, "dask") for part in frame.parts):
             self._warn_of_news(frame.parts or [frame.empty], source)
-        known: Any = {"source": source, "where": frame.where, "of_file": frame.of_file}
+        rows = partial(self._encoded, source=source, where=frame.where, of_file=frame.of_file)
         beside = () if means is None else (means,)
-        rows = partial(_encoded, encoding=self, **known)
         return frame.rows(rows, len(self.names), np.float64, *beside)
+
+    def _encoded(
+        self,
+        frame: Any,
+        start: int,
+        means: Doubles | None = None,
+        *,
+        source: str,
+        where: Where = by_row,
+        of_file: bool = False,
+    ) -> Doubles:
+        """Encode the rows of one part, (n, p); `start` is the index of its first row."""
+        X, first, faults = np.empty((len(frame), len(self.names))), 0, []
+        for column, series in self._columns_of(frame, source):
+            values = column.encode(series)
+            X[:, first : first + len(column.parts)] = values
+            first += len(column.parts)
+            if column.kind != "category" and not np.isfinite(values).all():
+                row = int(np.isfinite(values).all(axis=1).argmin())
+                value = series.iloc[row : row + 1].tolist()[0]
+                faults.append(unreadable(where(start + row, column.name), column.kind, value))
+        refuse(faults if of_file else in_pandas(faults), source)
+        if means is not None:
+            X[:, self.are_means] = means
+        return X
 
     def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
         """Warn about levels and missing values that training rows did not have."""
@@ -373,29 +397,3 @@ def encoding_for(found: Sequence[str] | None, fitted: Any) -> Encoding | None:
         return None
     pairs = zip(called, medians.tolist(), strict=True)
     return Encoding(tuple(Column(name, "number", ("",), fill=median) for name, median in pairs))
-
-
-def _encoded(
-    frame: Any,
-    start: int,
-    means: Doubles | None = None,
-    *,
-    encoding: Encoding,
-    source: str,
-    where: Where = by_row,
-    of_file: bool = False,
-) -> Doubles:
-    """Encode the rows of one part, (n, p); `start` is the index of its first row."""
-    X, first, faults = np.empty((len(frame), len(encoding.names))), 0, []
-    for column, series in encoding._columns_of(frame, source):
-        values = column.encode(series)
-        X[:, first : first + len(column.parts)] = values
-        first += len(column.parts)
-        if column.kind != "category" and not np.isfinite(values).all():
-            row = int(np.isfinite(values).all(axis=1).argmin())
-            value = series.iloc[row : row + 1].tolist()[0]
-            faults.append(unreadable(where(start + row, column.name), column.kind, value))
-    refuse(faults if of_file else in_pandas(faults), source)
-    if means is not None:
-        X[:, encoding.are_means] = means
-    return X
