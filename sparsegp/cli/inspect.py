@@ -218,14 +218,11 @@ def in_words(record: dict[str, Any]) -> list[str]:
     from sparsegp.cli.tune import trials_table
     from sparsegp.kernels import brief
 
-    steps, curve, tuning = [], [], record["tuning"] or {"trials": (), "chosen": None}
-    for number, step in enumerate(record["learning"], 1):
-        found = {
-            "step": number,
-            "criterion": step["criterion"][-1],
-            "kernel": brief(step["kernel"]),
-        }
-        steps.append({**step, **found})
+    curve, tuning = [], record["tuning"] or {"trials": (), "chosen": None}
+    steps = [
+        {**each, "step": n, "criterion": each["criterion"][-1], "kernel": brief(each["kernel"])}
+        for n, each in enumerate(record["learning"], 1)
+    ]
     if record["settings"].get("posterior") != "all":  # whose metrics the selection does not have
         curve = records_table(record["history"], (*POINT, *HELD_OUT))
     ranked = [] if record["inputs"] else list(record["relevances"].items())  # shown there

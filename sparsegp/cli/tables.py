@@ -197,11 +197,8 @@ def relevances(model: Model) -> dict[str, float]:
         return {}
     names = model.names or [str(number) for number in range(model.n_features)]
     if model.encoding is not None:
-        groups, names = (
-            np.unique(model.encoding.groups, return_inverse=True)[1],
-            model.encoding.inputs,
-        )
-        found = np.sqrt(np.bincount(groups, found**2))
+        groups = np.unique(model.encoding.groups, return_inverse=True)[1]
+        names, found = model.encoding.inputs, np.sqrt(np.bincount(groups, found**2))
         found /= found.sum()
     return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
 
