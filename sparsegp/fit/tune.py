@@ -297,7 +297,6 @@ class Tuning(Run[Tuned]):
     def _sizes(self) -> list[int]:
         """Return the numbers of active rows to choose from, for which rows and memory suffice."""
         rows, n_classes, n = self.data.train, len(self.data.classes), self.data.summary.n
-        of_runtime: dict[str, Any] = memory.runtime_fields(rows, self.runtime)
 
         def fits(d: int) -> bool:
             if d > (self.settings.candidates or n):
@@ -305,7 +304,7 @@ class Tuning(Run[Tuned]):
             settings = replace(self.settings, n_active=d)
             if d > n - settings.n_validation(n):
                 return False
-            shape = memory.shape_of(rows, None, n_classes, settings, **of_runtime)
+            shape = memory.shape_of(rows, None, n_classes, settings, self.runtime)
             return memory.fits(shape, self.runtime)
 
         return [d for d in ACTIVE_SIZES if fits(d)] if self.settings.n_active is None else []

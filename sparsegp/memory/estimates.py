@@ -86,19 +86,17 @@ def shape_of(
     held_out: Table | None,
     n_classes: int,
     settings: TrainSettings | DenseSettings,
+    runtime: Runtime | None = None,
     **more: Any,
 ) -> Shape:
-    """Return the shape of a run on a table; `more` are further fields of `Shape`."""
+    """Return the shape of a run on a table; `more` are fields that do not follow from these."""
+    if isinstance(runtime, ThreadRuntime):
+        more["n_threads"] = runtime.n_workers
+    elif runtime is not None:
+        more |= {"n_workers": runtime.n_workers, "source_bytes": held_bytes(rows.X)}
     n, p, n_test = rows.most_rows, rows.X.shape[1], 0 if held_out is None else len(held_out.X)
     of_rows = {"itemsize": rows.X.dtype.itemsize, "chunk_rows": max(rows.X.chunks[0])}
     return Shape(n, p, n_classes, settings.rows_to_include(n), settings, n_test, **of_rows, **more)
-
-
-def runtime_fields(rows: Table, runtime: Runtime) -> dict[str, int]:
-    """Return the fields of `Shape` that depend on the runtime."""
-    if isinstance(runtime, ThreadRuntime):
-        return {"n_threads": runtime.n_workers}
-    return {"n_workers": runtime.n_workers, "source_bytes": held_bytes(rows.X)}
 
 
 def held_bytes(X: Any) -> int:

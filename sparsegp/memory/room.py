@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sparsegp.data import Table
 from sparsegp.errors import SettingsError, size
-from sparsegp.memory.estimates import MARGIN, PROCESS, Shape, estimate, runtime_fields, shape_of
+from sparsegp.memory.estimates import MARGIN, PROCESS, Shape, estimate, shape_of
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 
@@ -74,7 +74,7 @@ def check(
     SettingsError
         If it cannot fit; the message names settings that would.
     """
-    shape = shape_of(rows, held_out, n_classes, settings, **runtime_fields(rows, runtime), **more)
+    shape = shape_of(rows, held_out, n_classes, settings, runtime, **more)
     check_rooms(shape, _rooms(shape, runtime))
 
 
