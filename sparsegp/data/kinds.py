@@ -251,7 +251,8 @@ def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) 
 def _found(part: Any, places: Sequence[int]) -> list[str]:
     found = list[str]()
     for series in (part.iloc[:, place] for place in places):
-        kind = str(types.infer_dtype(series, skipna=True))
+        is_coded = str(series.dtype).startswith("dictionary")  # of Arrow
+        kind = "categorical" if is_coded else str(types.infer_dtype(series, skipna=True))
         is_text = kind == "mixed" and all(isinstance(x, str | Real) for x in series.dropna())
         found.append("string" if is_text else kind)  # words, and numbers with decimals
     return found

@@ -305,14 +305,19 @@ def _unique(y: Labels | None, source: str, remedy: str) -> tuple[Labels, Integer
     return found.astype(np.int64) if found.dtype.kind in "iu" else found, places.astype(np.int64)
 
 
-def _one_type(values: list[Any], source: str) -> Labels:
-    """Convert objects (n,) to bools or numbers if all of them are such, else to strings."""
+def refuse_missing(values: Sequence[Any], source: str) -> None:
+    """Raise a `DataError` if a label among these objects is missing."""
     for row, value in enumerate(values):
         nan = isinstance(value, float) and math.isnan(value)
         if value is None or nan or type(value).__name__ in {"NAType", "NaTType"}:
             raise DataError(
                 f"every row needs a label; row {row} of {source} has {value} (rows counted from 0)"
             )
+
+
+def _one_type(values: list[Any], source: str) -> Labels:
+    """Convert objects (n,) to bools or numbers if all of them are such, else to strings."""
+    refuse_missing(values, source)
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
     kinds = {type(value) for value in values}
     if kinds == {bool} or kinds <= {int, float}:

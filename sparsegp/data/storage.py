@@ -15,7 +15,7 @@ from sparsegp.errors import DataError, quoted, short
 SMALL = 1 << 28
 """Bytes of memory that every machine is assumed to have."""
 
-PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip", ".zst": "zstd"}
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
 """Suffixes of compressed files, and the names of their formats in fsspec."""
 
 
@@ -75,8 +75,13 @@ def opened(name: str) -> Iterator[Any]:
     packed = PACKED.get(name[len(unpacked(name)) :].lower())
     if packed == "zip":
         with reading(name), OpenFile(*store_of(name)) as file, ZipFile(file) as archive:
-            if len(found := archive.namelist()) != 1:
+            names = [each for each in archive.namelist() if not each.endswith("/")]  # of folders
+            found = [each for each in names if not each.startswith("__MACOSX/")]
+            if len(found) != 1:
                 raise DataError(f"{name} must hold one file, found {quoted(found)}")
+            with archive.open(found[0]) as content:
+                yield Unpacked(content, name)
+        return
     with reading(name), OpenFile(*store_of(name), "rb", packed) as file:
         yield file if packed is None else Unpacked(file, name)
 

@@ -152,4 +152,6 @@ def to_plain_json(value: Any) -> Any:
         return {name: to_plain_json(each) for name, each in value.items()}
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, list | tuple):  # a kernel for each class, as in `kernel_`
+        return "; ".join(map(str, value))
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

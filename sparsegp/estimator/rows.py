@@ -11,6 +11,7 @@ from sparsegp.data import table_from_frame
 from sparsegp.data.blocks import of_known_sizes
 from sparsegp.data.encoding import encoding_for
 from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed, require_distinct
+from sparsegp.data.labels import refuse_missing
 from sparsegp.errors import DataError
 
 SPARSE = "csr"
@@ -23,10 +24,18 @@ def is_lazy(values: Any) -> bool:
 
 
 def to_memory(values: Any) -> Any:
-    """Compute dask collections, and give integers among objects their type; see scikit-learn."""
+    """Compute labels of dask, and give integers among objects their type; see scikit-learn.
+
+    Raises
+    ------
+    DataError
+        If they are objects, and one is missing.
+    """
     if not is_lazy(values) and str(getattr(values, "dtype", "")) != "object":
         return values
     found = np.asarray(values)
+    if found.dtype == object:
+        refuse_missing(found.ravel().tolist(), "y")
     is_whole = all(isinstance(each, int | np.integer) for each in found.ravel())
     return np.array(found.tolist()) if found.dtype == object and is_whole else found
 

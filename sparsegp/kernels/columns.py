@@ -130,10 +130,11 @@ class Columns(NamedTuple):
             If they are not numbers by name, or a name is not that of a column or a part of one.
         """
         try:
-            values = np.array([*given.values()], np.float64)
-        except (OverflowError, TypeError, ValueError):  # no numbers, or not equally many
+            values = np.array([*given.values()])
+        except ValueError:  # not equally many each
             values = np.empty(0)
-        if not values.size or {*map(type, given)} != {str}:
+        is_right = values.dtype.kind in "if" and values.shape[1:] in {(), (4,)}
+        if not (values.size and is_right and {*map(type, given)} == {str}):
             raise SettingsError(
                 "length scales by column must be a number or four numbers for each name, got "
                 f"{quoted(given)}"

@@ -22,10 +22,11 @@ def put(url: Any, content: bytes) -> None:
 
 
 def zip_bytes(content: bytes, *names: str) -> bytes:
+    """Return a zip file of files with the same content, or of folders where a name ends in /."""
     file = io.BytesIO()
     with ZipFile(file, "w") as archive:
         for name in names:
-            archive.writestr(name, content)
+            archive.writestr(name, b"" if name.endswith("/") else content)
     return file.getvalue()
 
 

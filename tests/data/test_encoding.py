@@ -221,6 +221,7 @@ def test_all_unfit_columns_are_named_at_once(frame):
 
 
 DAYS = pd.date_range("2020-01-01", periods=60, freq="D")
+CODED = pd.ArrowDtype(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
 
 
 @pytest.mark.parametrize(
@@ -246,6 +247,7 @@ DAYS = pd.date_range("2020-01-01", periods=60, freq="D")
         (["001", "002", "003"], None, ["=001", "=002", "=003"]),
         (DAYS[:3].astype(pd.ArrowDtype(pyarrow.timestamp("ns"))), None, [": day of year (sin)"]),
         (DAYS[:3].astype(pd.ArrowDtype(pyarrow.date32())), None, [": day of week (sin)"]),
+        (pd.array([*"abc"]).astype(CODED), None, ["=a", "=b", "=c"]),
     ],
 )
 def test_what_columns_hold(values, kind, names):

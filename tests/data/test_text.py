@@ -61,6 +61,7 @@ WRITTEN = {
     "a.csv.bz2": lambda text: bz2.compress(text.encode()),
     "a.data.xz": lambda text: lzma.compress(text.encode()),
     "a.csv.zip": lambda text: files.zip_bytes(text.encode(), "a.csv"),
+    "folder.csv.zip": lambda text: files.zip_bytes(text.encode(), "d/", "d/b.csv", "__MACOSX/d/b"),
     "bom.csv": lambda text: text.encode("utf-8-sig"),
     "utf-16.txt": lambda text: text.encode("utf-16"),
     "latin.csv": lambda text: text.encode("latin-1"),

@@ -60,6 +60,18 @@ def test_data_frames_change_nothing(iris, words):
     np.testing.assert_array_equal(estimator.predict_proba(frame), plain.predict_proba(iris[0]))
 
 
+@pytest.mark.parametrize("known", [["yes", "no"], [1, 0]])
+@pytest.mark.parametrize("frame", [True, False])
+def test_missing_labels_are_refused(iris, known, frame):
+    X = pd.DataFrame(iris[0], columns=NAMES) if frame else iris[0]
+    y = np.array(known * 75, object)[: len(X)]
+    fitted = SparseGPClassifier(n_active=5, kernel="rbf").fit(X, y)
+    y[7] = None
+    for call in (fitted.fit, fitted.score):
+        with pytest.raises(ValueError, match="every row needs a label; row 7 of y has None"):
+            call(X, y)
+
+
 @pytest.mark.parametrize("kind", ["pandas", "dask", "polars", "pyarrow"])
 def test_data_frames_hold_gaps_and_categories(iris, words, kind, tmp_path):
     X = pd.DataFrame(iris[0], columns=NAMES).assign(

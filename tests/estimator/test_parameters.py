@@ -4,6 +4,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import sparsegp.estimator.base
@@ -84,6 +85,8 @@ def test_each_class_has_a_kernel_where_its_likelihood_needs_it(iris, given):
     given = {"sites": "moments", "settings": {"n_nodes": 5}, **given}
     estimator = SparseGPClassifier(n_active=30, **given).fit(*iris)
     assert len(estimator.kernel_) == 3
+    again = clone(estimator).set_params(kernel=estimator.kernel_, kernel_per_class=True)
+    assert again.fit(*iris).kernel_ == estimator.kernel_
     with pytest.raises(SettingsError, match="each needs a kernel of its own"):
         estimator.set_params(kernel_per_class=False).fit(*iris)
 
