@@ -143,8 +143,8 @@ def virtual_rows(
     copies = [np.asarray(copy) for copy in function(X, **parameters)]
     if not copies or any(copy.shape != X.shape for copy in copies):
         raise DataError(
-            f"a transformation must return arrays of the shape of its rows, {X.shape}, got "
-            f"{[copy.shape for copy in copies]}"
+            f"a transformation must return a list of arrays of the shape of its rows, {X.shape}, "
+            f"got {len(copies)} of shapes {sorted({copy.shape for copy in copies})}"
         )
     virtual = from_memory(np.concatenate(copies))
     originals = np.concatenate([np.arange(len(number)), np.tile(active, len(copies))])

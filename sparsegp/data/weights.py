@@ -290,9 +290,10 @@ def without_weights(table: Table, column: str) -> Table:
     names, p = table.names, table.X.shape[1]
     known = list(names) if names is not None else [str(number) for number in range(p)]
     if column not in known or p == 1:
+        unnamed = ", which have no names" if names is None else ""
         raise DataError(
-            f"weight_column must be one of {p} input columns of {table.source}, and not the only "
-            f"one, got {quoted(column)}"
+            f"weight_column must be one of {p} input columns of {table.source}{unnamed}, and not "
+            f"the only one, got {quoted(column)}"
         )
     place = known.index(column)
     others = [number for number in range(p) if number != place]

@@ -95,7 +95,8 @@ class Pool:
         if not (np.isfinite(step).all() and (length > 0.0).all()):
             raise NumericalError(
                 f"row {self.now.rows[i]} has latent variance {self.now.variance[i].min():.3g} "
-                "after rounding; use precision=float64 or a kernel of smaller variance"
+                "after rounding; use precision=float64, a kernel of smaller variance, or row "
+                "weights that differ less"
             )
         self.site[j], self.precision[j] = sites.mean[0], sites.precision[0]
         width = self.step.shape[2]

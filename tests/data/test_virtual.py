@@ -123,7 +123,7 @@ def test_other_rows_and_bad_copies_are_refused(data, first):
         make((X, None), "shift", image=(6, 5))
     with pytest.raises(DataError, match=r"the shape of its rows, \(30, 30\), got .*3\)"):
         make(data, lambda rows: [rows[:, :3]])
-    with pytest.raises(DataError, match=r"arrays of the shape of its rows, .* got \[\]"):
+    with pytest.raises(DataError, match=r"the shape of its rows, .* got 0 of shapes \[\]"):
         make(data, lambda rows: [])
     with pytest.raises(UnknownNameError, match="unknown transformation 'turn'; known: shift"):
         make(data, "turn")
