@@ -2,12 +2,16 @@
 
 import json
 import os
+import pty
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from fcntl import ioctl
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,12 @@ def environment() -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     own = {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}
     return {**os.environ, **own}
+
+
+def plain_environment() -> dict[str, str]:
+    """Return that environment without what programs are told about terminals."""
+    told = {"FORCE_COLOR", "NO_COLOR", "COLUMNS", "LINES"}
+    return {k: v for k, v in environment().items() if k not in told and "TTY" not in k}
 
 
 def invoke(*arguments: object, code: int = 0, text: str | None = None) -> Result:
@@ -59,6 +69,24 @@ def start_python(*words: object, **how: Any) -> "subprocess.Popen[str]":
     """Start Python in a process of its own, with its output in pipes."""
     how = {"env": environment(), "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
     return subprocess.Popen([sys.executable, *map(str, words)], text=True, **how)
+
+
+def run_on_terminal(
+    *words: object, columns: int = 100, term: str = "xterm", **how: Any
+) -> tuple[int, str, str]:
+    """Run Python with standard error on a terminal; return its code, output and what was shown."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+    env = plain_environment() | {"TERM": term}
+    child = start_python(*words, stdin=subprocess.DEVNULL, stderr=theirs, env=env, **how)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the terminal is closed when the child ends
+        while piece := os.read(ours, 65536):
+            shown += piece
+    os.close(ours)
+    output, _ = child.communicate()
+    return child.returncode, output, shown.decode()
 
 
 def wait_until(happened: Callable[[], bool], seconds: float = PATIENCE) -> bool:

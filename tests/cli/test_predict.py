@@ -2,11 +2,8 @@
 
 import csv
 import gzip
-import os
-import pty
 import re
 import subprocess
-import sys
 
 import numpy as np
 import pandas
@@ -14,7 +11,7 @@ import pytest
 import zarr
 
 import sparsegp
-from tests.processes import invoke
+from tests.processes import invoke, run_on_terminal, run_python
 
 ENDINGS = ["csv", "csv.gz", "tsv", "parquet", "npz", "zarr"]
 IN_COLUMNS = ENDINGS[:4]
@@ -179,12 +176,8 @@ def test_columns_that_a_model_leaves_out_may_stay(header, tmp_path):
 @pytest.mark.parametrize("command", [("predict", "--out", "p.csv", "--force"), ("evaluate",)])
 def test_progress_is_shown_on_a_terminal(command, trained, files, tmp_path):
     name, *rest = command
-    words = [sys.executable, "-m", "sparsegp", name, str(trained), str(files / "pair.npz"), *rest]
-    ours, theirs = pty.openpty()
-    subprocess.run(words, cwd=tmp_path, stderr=theirs, check=True)
-    os.close(theirs)
-    shown = os.read(ours, 100_000).decode()
-    os.close(ours)
+    words = ("-m", "sparsegp", name, trained, files / "pair.npz", *rest)
+    code, _, shown = run_on_terminal(*words, cwd=tmp_path)
+    assert code == 0
     assert re.search(rf"{name} (\d+)/\1 rows in 0:00:\d\d, rows a second \d+\s*$", shown)
-    quiet = subprocess.run(words, cwd=tmp_path, capture_output=True, check=True)
-    assert quiet.stderr == b""
+    assert run_python(*words, cwd=tmp_path).stderr == ""

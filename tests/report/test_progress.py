@@ -1,15 +1,9 @@
 """Progress on a real terminal, and elsewhere."""
 
 import io
-import os
-import pty
 import re
-import struct
-import subprocess
 import sys
-import termios
 import time
-from fcntl import ioctl
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +11,7 @@ import pytest
 from sparsegp.errors import SettingsError
 from sparsegp.progress import Progress, Recorded
 from sparsegp.report import TerminalProgress, progress, progress_for
-from tests.processes import run_python, start_python
+from tests.processes import plain_environment, run_on_terminal, run_python
 
 WORK = """
 import sys, time, warnings
@@ -36,31 +30,6 @@ print("result", "rich" in sys.modules)
 """
 FIGURES = "train error 0.0431, heldout error 0.052"
 LAST = rf"select 300/300 rows in 0:00:\d+, {FIGURES}"
-PLAIN = {
-    name: value
-    for name, value in os.environ.items()
-    if name not in {"FORCE_COLOR", "NO_COLOR", "COLUMNS", "LINES"} and "TTY" not in name
-}
-
-
-def run_on_terminal(code, columns=100, **environment):
-    """Run Python with standard error on a pseudo-terminal; return stdout and what was shown."""
-    ours, theirs = pty.openpty()
-    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
-    how = {"stdin": subprocess.DEVNULL, "env": {**PLAIN, "TERM": "xterm", **environment}}
-    child = start_python("-c", code, stderr=theirs, **how)
-    os.close(theirs)
-    shown = b""
-    try:
-        while piece := os.read(ours, 65536):
-            shown += piece
-    except OSError:  # The terminal is closed when the child ends.
-        pass
-    finally:
-        os.close(ours)
-    with child:
-        output = child.stdout.read()
-    return child.returncode, output, shown.decode()
 
 
 def written(shown):
@@ -70,7 +39,7 @@ def written(shown):
 
 
 def test_bar_on_a_terminal():
-    status, output, shown = run_on_terminal(WORK)
+    status, output, shown = run_on_terminal("-c", WORK)
     assert (status, output) == (0, "result True\n")
     assert re.search(r"select .*━.*200/300.* rows .*0:00:0", shown)
     assert shown.count(FIGURES) > 2
@@ -82,20 +51,20 @@ def test_bar_on_a_terminal():
 
 
 def test_a_stage_of_unknown_length_has_its_time_and_no_bar():
-    _, _, shown = run_on_terminal(WORK.replace("start(300,", "start(0,"), columns=80)
+    _, _, shown = run_on_terminal("-c", WORK.replace("start(300,", "start(0,"), columns=80)
     assert re.search(rf"select . 200 rows 0:00:0\d {FIGURES}", re.sub(r"\x1b\[[?\d;]*m", "", shown))
     assert "━" not in shown
 
 
 def test_nothing_is_cut_at_80_columns():
     code = WORK.replace("train_error=0.0431, heldout_error=0.052", "minus_log_evidence=1234.5")
-    _, _, shown = run_on_terminal(code, columns=80)
+    _, _, shown = run_on_terminal("-c", code, columns=80)
     assert re.search(r"━.* rows .*minus log evidence 1234.5", shown)
 
 
 def test_bar_is_taken_away_when_the_work_fails():
     code = WORK.replace('warnings.warn("a warning")', "raise KeyboardInterrupt")
-    status, output, shown = run_on_terminal(code, columns=30)
+    status, output, shown = run_on_terminal("-c", code, columns=30)
     assert status != 0
     assert output == ""
     assert "\x1b[?25h" in shown
@@ -107,9 +76,9 @@ def test_bar_is_taken_away_when_the_work_fails():
 def test_where_no_bar_can_be_drawn(terminal):
     """Messages, and a line in the end."""
     if terminal:
-        status, output, shown = run_on_terminal(WORK, TERM="dumb")
+        status, output, shown = run_on_terminal("-c", WORK, term="dumb")
     else:
-        done = run_python("-c", WORK, env=PLAIN)
+        done = run_python("-c", WORK, env=plain_environment())
         status, output, shown = done.returncode, done.stdout, done.stderr
     assert (status, output) == (0, f"result {terminal}\n")
     assert "\x1b" not in shown
