@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from sparsegp.cli import resuming
 from sparsegp.cli.tables import stem
 from tests.processes import environment, invoke
 
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+
 
 def run_in_shell(words, redirection, folder):
     """Run Python with standard output or standard error of another kind."""
@@ -22,39 +25,27 @@ def run_in_shell(words, redirection, folder):
     return subprocess.run(command, check=False, **how)
 
 
-@pytest.mark.parametrize("command", ["inspect", "--help"])
-def test_a_reader_that_has_seen_enough(command, start, trained, tmp_path):
-    """As `| head -1` does."""
-    rest = {"inspect": (trained, "--json")}.get(command, ())
-    with start(command, *rest, cwd=tmp_path) as process:
-        process.stdout.close()
-        process.wait(timeout=60)
-        assert process.stderr.read() == ""
+@needs_full
+@pytest.mark.parametrize(
+    ("command", "redirection", "code", "said"),
+    [
+        *((command, "| true", 0, None) for command in ("inspect {run} --json", "--help")),
+        ("inspect nothing", ">&-", 2, "no run or model at "),
+        *(
+            (command, ">/dev/full", 2, re.escape(os.strerror(28)))
+            for command in ("evaluate {run} {data}", "inspect {run}", "--help")
+        ),
+    ],
+)
+def test_standard_output_that_takes_nothing(command, redirection, code, said, trained, files):
+    """A reader has seen enough, as `head -1` has, or it was closed before, or its disk is full."""
+    words = command.format(run=trained, data=files / "only.npz").split()
+    done = run_in_shell(["-W", "error", "-m", "sparsegp", *words], redirection, files)
+    assert done.returncode == code
+    assert re.fullmatch(f"error: .*{said}.*\n" if said else "", done.stderr)
 
 
-def test_an_error_where_standard_output_was_closed_before(tmp_path):
-    done = run_in_shell(["-m", "sparsegp", "inspect", "nothing"], ">&-", tmp_path)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert "no run or model at " in line
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("command", ["evaluate", "inspect", "--help"])
-def test_a_full_disk_behind_standard_output(command, start, trained, files, tmp_path):
-    rest = {"evaluate": (trained, files / "only.npz"), "inspect": (trained,)}.get(command, ())
-    with (
-        Path("/dev/full").open("w") as full,
-        start(command, *rest, cwd=tmp_path, stdout=full) as process,
-    ):
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    (line,) = err.splitlines()
-    assert line.startswith("error: ")
-    assert os.strerror(28) in line
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@needs_full
 @pytest.mark.parametrize("where", ["2>/dev/full", "2>&-"])
 @pytest.mark.parametrize("workers", [(), ("--workers", "1")])
 def test_a_log_that_cannot_be_written_does_not_end_the_work(where, workers, files, tmp_path):
@@ -66,7 +57,7 @@ def test_a_log_that_cannot_be_written_does_not_end_the_work(where, workers, file
     assert run_in_shell([*program, "inspect", "nothing"], where, tmp_path).returncode == 2
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@needs_full
 def test_a_late_message_to_a_full_log_does_not_change_the_exit_code(tmp_path):
     """Dask, for one, reports at exit; Python would exit with 120."""
     late = (
