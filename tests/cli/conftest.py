@@ -66,22 +66,21 @@ def files(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="session")
-def trained(files, tmp_path_factory):
-    """A finished run on `pair.npz`."""
-    run = tmp_path_factory.mktemp("trained") / "run"
-    arguments = ("--n-active", 40, "--checkpoint-every", 10, "--quiet")
-    invoke("train", files / "pair.npz", "--out", run, *arguments)
+def finished(name, *options):
+    """Return the fixture of a finished run on a file."""
+
+    @pytest.fixture(scope="session")
+    def run(files, tmp_path_factory):
+        out = tmp_path_factory.mktemp("finished") / "run"
+        invoke("train", files / f"{name}.npz", "--out", out, *options, "--quiet")
+        return out
+
     return run
 
 
-@pytest.fixture(scope="session")
-def regressed(files, tmp_path_factory):
-    """A finished run on `numbers.npz`."""
-    run = tmp_path_factory.mktemp("regressed") / "run"
-    arguments = ("--task", "regression", "--n-active", 30, "--quiet")
-    invoke("train", files / "numbers.npz", "--out", run, *arguments)
-    return run
+trained = finished("pair", "--n-active", 40, "--checkpoint-every", 10)
+regressed = finished("numbers", "--task", "regression", "--n-active", 30)
+of_two = finished("two", "--likelihood", "probit", "--n-active", 40)
 
 
 @pytest.fixture

@@ -62,12 +62,11 @@ def test_novelty_and_label_sets_beside_predictions(trained, files, tmp_path):
     assert "contain the true class (0.9 requested)" in shown
 
 
-def test_two_classes(files, tmp_path):
-    data, run = np.load(files / "two.npz"), tmp_path / "run"
-    invoke("train", files / "two.npz", "--out", run, "--n-active", 40, "--quiet")
-    p = sparsegp.load(run).predict_proba(data["X_test"])[:, 1]
+def test_two_classes(of_two, files, tmp_path):
+    data = np.load(files / "two.npz")
+    p = sparsegp.load(of_two).predict_proba(data["X_test"])[:, 1]
     truth = data["y_test"] == "yes"
-    arguments = ("evaluate", run, files / "two.npz")
+    arguments = ("evaluate", of_two, files / "two.npz")
     record = told(*arguments, "--threshold", 0.3)
     two = record["two_classes"]
     assert two["positive"] == "yes"

@@ -67,16 +67,14 @@ def test_what_is_written(ending, data, trained, files, tmp_path, monkeypatch):
 
 
 @every_format
-def test_words_for_two_classes(ending, files, tmp_path):
-    run, out, X = tmp_path / "run", tmp_path / f"p.{ending}", np.load(files / "two.npz")["X_test"]
-    arguments = ("--likelihood", "probit", "--n-active", 30, "--quiet")
-    invoke("train", files / "two.npz", "--out", run, *arguments)
-    invoke("predict", run, files / "two.npz", "--out", out, "--latent")
+def test_words_for_two_classes(ending, of_two, files, tmp_path):
+    out, X = tmp_path / f"p.{ending}", np.load(files / "two.npz")["X_test"]
+    invoke("predict", of_two, files / "two.npz", "--out", out, "--latent")
     found = read(out)
     if ending in IN_COLUMNS:
         assert list(found) == ["row", "label", "p_no", "p_yes", "latent_mean", "latent_variance"]
     labels = found["label" if ending in IN_COLUMNS else "labels"]
-    assert labels.tolist() == sparsegp.load(run).predict(X).tolist()
+    assert labels.tolist() == sparsegp.load(of_two).predict(X).tolist()
 
 
 @every_format
