@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import fsspec
 import numpy as np
@@ -24,7 +24,7 @@ def put(url: Any, content: bytes) -> None:
 def zip_bytes(content: bytes, *names: str) -> bytes:
     """Return a zip file of files with the same content, or of folders where a name ends in /."""
     file = io.BytesIO()
-    with ZipFile(file, "w") as archive:
+    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
         for name in names:
             archive.writestr(name, b"" if name.endswith("/") else content)
     return file.getvalue()
@@ -47,15 +47,26 @@ def idx_bytes(array: Any) -> bytes:
     return header + array.astype(np.uint8).tobytes()
 
 
-def write_npz(url: str, X: Any, y: Any) -> None:
-    file = io.BytesIO()
-    np.savez_compressed(file, X=X, y=y)
-    put(url, file.getvalue())
+def write_arrays(url: Any, arrays: dict[str, Any], **options: Any) -> None:
+    """Write named arrays: into an archive, a group, or files beside each other."""
+    url = str(url)
+    if url.endswith(".npz"):
+        file = io.BytesIO()
+        np.savez_compressed(file, **arrays)
+        put(url, file.getvalue())
+    elif url.endswith(".zarr"):
+        group = zarr.open_group(url.removeprefix("file://"), mode="w", **options)
+        for name, array in arrays.items():
+            chunks = (max(7, len(array) // 20), *array.shape[1:])
+            group.create_array(name, data=array, chunks=chunks)
+    else:
+        first = next(iter(arrays))
+        for name, array in arrays.items():
+            put(url.replace(f"{first}.npy", f"{name}.npy"), npy_bytes(array))
 
 
-def write_npy(url: str, X: Any, y: Any) -> None:
-    put(url, npy_bytes(X))
-    put(url.replace("X.npy", "y.npy"), npy_bytes(y))
+def write_pair(url: str, X: Any, y: Any, **options: Any) -> None:
+    write_arrays(url, {"X": X, "y": y}, **options)
 
 
 def write_text(delimiter: str) -> Callable[[str, Any, Any], None]:
@@ -72,30 +83,10 @@ def write_idx(url: str, X: Any, y: Any) -> None:
     put(url.replace("images", "labels").replace("idx3", "idx1"), idx_bytes(y))
 
 
-def write_zarr(url: str, X: Any, y: Any, **options: Any) -> None:
-    group = zarr.open_group(url.removeprefix("file://"), mode="w", **options)
-    for member, array in {"X": X, "y": y}.items():
-        chunks = (7, *array.shape[1:])
-        group.create_array(member, shape=array.shape, dtype=array.dtype, chunks=chunks)[:] = array
-
-
 def write_parquet(url: str, X: Any, y: Any) -> None:
     columns = {f"x{j}": X[:, j] for j in range(X.shape[1])} | {"label": y}
     with fsspec.open(url, "wb") as file:
         parquet.write_table(pyarrow.table(columns), file, row_group_size=8)
-
-
-def write_arrays(path: Any, arrays: dict[str, Any]) -> None:
-    """Write named arrays: into an archive, a group, or files beside each other."""
-    if str(path).endswith(".npz"):
-        np.savez(path, **arrays)
-    elif str(path).endswith(".zarr"):
-        group = zarr.open_group(path)
-        for name, array in arrays.items():
-            group.create_array(name, shape=array.shape, dtype=array.dtype)[:] = array
-    else:
-        for name, array in arrays.items():
-            np.save(path.with_name(f"{name}.npy"), array)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

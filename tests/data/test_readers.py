@@ -38,9 +38,9 @@ class Case:
 
 
 CASES = [
-    Case("a.npz", files.write_npz),
-    Case("X.npy", files.write_npy, lazy=True),
-    Case("foo_X.npy", files.write_npy, lazy=True),
+    Case("a.npz", files.write_pair),
+    Case("X.npy", files.write_pair, lazy=True),
+    Case("foo_X.npy", files.write_pair, lazy=True),
     Case("a.csv", files.write_text(",")),
     Case("a.csv.gz", files.write_text(";")),
     Case("a.data.gz", files.write_text(", ")),
@@ -50,7 +50,7 @@ CASES = [
     Case("a-images-idx3-ubyte", files.write_idx, strings=False, doubles=False, lazy=True),
     Case("a-images.idx3-ubyte", files.write_idx, strings=False, doubles=False, lazy=True),
     Case("a-images-idx3-ubyte.gz", files.write_idx, strings=False, doubles=False),
-    Case("a.zarr", files.write_zarr, strings=False, lazy=True),
+    Case("a.zarr", files.write_pair, strings=False, lazy=True),
     Case("a.parquet", files.write_parquet, lazy=True),
 ]
 assert {ending for ending in FORMATS for case in CASES if ending in case.name} == set(FORMATS)
@@ -176,7 +176,7 @@ def test_pairs_and_layouts_of_arrays(url, tmp_path, sample):
 
 def test_zarr_of_either_format_and_in_shards(tmp_path, sample):
     X, y = sample
-    files.write_zarr(f"{tmp_path}/two.zarr", X, y, zarr_format=2)
+    files.write_pair(f"{tmp_path}/two.zarr", X, y, zarr_format=2)
     shards = zarr.open_group(tmp_path / "shards.zarr", mode="w")
     shards.create_array("X", data=X, chunks=(3, 4), shards=(9, 4))
     lacks = zarr.open_group(tmp_path / "lacks.zarr", mode="w")

@@ -28,13 +28,13 @@ X, WHOLE = np.arange(24.0).reshape(8, 3), np.arange(8) % 3
 WORDS = np.array(["a", "bé", "c"])[WHOLE]
 
 FORMATS = {
-    "X.npy": [partial(files.write_npy, X=np.asfortranarray(X), y=WORDS)],
-    "a.npz": [partial(files.write_npz, X=X, y=WORDS)],
+    "X.npy": [partial(files.write_pair, X=np.asfortranarray(X), y=WORDS)],
+    "a.npz": [partial(files.write_pair, X=X, y=WORDS)],
     "a-images-idx3-ubyte": [partial(files.write_idx, X=X[:, :2], y=WHOLE)],
     "a-images-idx3-ubyte.gz": [partial(files.write_idx, X=X[:, :2], y=WHOLE)],
     "a.csv": [partial(files.write_text(mark), X=X, y=WORDS) for mark in [", ", ";", " "]],
     "a.parquet": [partial(files.write_parquet, X=X, y=WORDS)],
-    "a.zarr": [partial(files.write_zarr, X=X, y=WHOLE, zarr_format=form) for form in (2, 3)],
+    "a.zarr": [partial(files.write_pair, X=X, y=WHOLE, zarr_format=form) for form in (2, 3)],
 }
 """Writers of small files, by their names."""
 
