@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-import io
 import lzma
 import re
 
@@ -337,15 +336,10 @@ def test_numbers_come_back_to_the_bit(rows, delimiter, decimal):
         decimal = "."
     X = pd.DataFrame([[float(each) for each in row] for row in rows]).add_prefix("c")
     written = X.assign(y=[n % 2 for n in range(len(X))])
-    file = io.BytesIO()
-    written.to_csv(file, index=False, sep=delimiter, decimal=decimal)
-    import fsspec  # noqa: PLC0415 - one place for all examples
-
-    with fsspec.open("memory://property/a.csv", "wb") as target:
-        target.write(file.getvalue())
+    text = written.to_csv(index=False, sep=delimiter, decimal=decimal)
+    files.put("memory://property/a.csv", text.encode())
     table = open_dataset("memory://property/a.csv", decimal=decimal).train
-    found = table.X.compute()
-    assert found.tobytes() == np.ascontiguousarray(X.to_numpy()).tobytes()
+    assert table.X.compute().tobytes() == np.ascontiguousarray(X.to_numpy()).tobytes()
 
 
 def test_words_where_a_model_of_arrays_takes_numbers(tmp_path):

@@ -38,16 +38,6 @@ def first(data):
     return sparsegp.train(*data, likelihood="probit", n_active=30, **settings)
 
 
-def test_weights_of_rows_and_what_are_no_rows(data, first):
-    X, y = data
-    found = sparsegp.virtual_rows(first, (X, y, np.full(len(X), 2.0)), "shift", image=(6, 5))
-    assert len(found.X) > len(X)
-    assert found.weights.tolist() == [2.0] * len(found.X)
-    for wrong in (X, (X,), (X, y, y, y), "rows"):
-        with pytest.raises(SettingsError, match="rows must be a pair of inputs and labels"):
-            sparsegp.virtual_rows(first, wrong, "shift")
-
-
 @pytest.mark.parametrize("pixels", [1, 2, 4])
 def test_shifts_are_those_of_scipy(pixels):
     X = np.random.default_rng(1).integers(1, 256, size=(7, 30)).astype(np.uint8)
@@ -119,6 +109,9 @@ def test_other_rows_and_bad_copies_are_refused(data, first):
     for other in ((X[:, :29], y), (X[::-1], y[::-1]), (X[:20], y[:20])):
         with pytest.raises(DataError, match="hold the active rows of the model, of 30 columns"):
             make(other, "shift", image=(6, 5))
+    for wrong in (X, (X,), (X, y, y, y), "rows"):
+        with pytest.raises(SettingsError, match="rows must be a pair of inputs and labels"):
+            make(wrong, "shift")
     with pytest.raises(DataError, match="X has no labels"):
         make((X, None), "shift", image=(6, 5))
     with pytest.raises(DataError, match=r"the shape of its rows, \(30, 30\), got .*3\)"):
