@@ -12,6 +12,7 @@ import pytest
 import sparsegp
 from sparsegp.cli.train import limits_of_search
 from sparsegp.cli.tune import SHOWN, kept_by_guard, trials_table
+from sparsegp.fit.tune import MAX_TRIALS
 from sparsegp.kernels import brief
 from sparsegp.store import read_records
 from tests.processes import invoke, told, wait_until
@@ -171,8 +172,11 @@ def test_train_goes_on_from_a_tuning(tuned, files, tmp_path):
 @pytest.mark.parametrize(("kernel", "is_given"), [(None, False), ("auto", False), ("rbf", True)])
 def test_a_kernel_is_given_only_if_it_is_named(kernel, is_given):
     """Then another must lead it; `train --tune` without one compares as `tune` does."""
-    options = {"tuned": True, "kernel": kernel, "max_trials": 8, "max_seconds": None}
-    assert limits_of_search(options, kernel) == {"max_trials": 8, "is_given": is_given}
+    options = {"tuned": True, "kernel": kernel, "max_trials": None, "max_seconds": 5.0}
+    expected = {"max_trials": MAX_TRIALS, "max_seconds": 5.0, "is_given": is_given}
+    assert limits_of_search(options, kernel) == expected
+    brief = limits_of_search({**options, "tuned": False}, "auto")
+    assert brief == {**expected, "max_trials": None}
 
 
 def trials(run):
@@ -197,13 +201,3 @@ def test_stopped_and_resumed(tuned, files, start, tmp_path):
     assert "being tuned; continue with the same command" in invoke("inspect", run).stdout
     record = told(*command, "--quiet", "--resume")
     assert record["kernels"] == [tuned[1]["kernel"]]
-
-
-def test_the_kernel_auto_is_a_brief_search_with_its_limit(files, tmp_path):
-    command = ("train", files / "pair.npz", "--kernel", "auto", "--n-active", 40)
-    record = told(*command, "--out", tmp_path / "auto")
-    assert record["settings"]["kernel"] != "auto"
-    assert record["tuning"]["kernel"] == record["settings"]["kernel"]
-    assert 4 <= record["tuning"]["trials"] <= 13
-    short = told(*command, "--max-seconds", 1e-9, "--out", tmp_path / "short")
-    assert short["tuning"]["ended"] == "max_seconds"
