@@ -16,8 +16,10 @@ from tests.runs import assert_same
 
 
 def test_json_of_train(files, tmp_path):
+    """A file with a test part gives that part as test rows."""
     options = ("--n-active", 20, "--no-lazy", "--seed", 3, "--panel", 5, "--report-every", 5)
-    record = told("train", files / "pair.npz", "--out", tmp_path / "run", *options)
+    given = (files / "pair.npz", "--test", files / "pair.npz", "--out", tmp_path / "run")
+    record = told("train", *given, *options)
     assert record["settings"]["n_active"] == 20
     assert record["settings"]["lazy"] is False
     assert record["settings"]["seed"] == 3
@@ -36,22 +38,10 @@ def test_json_of_train(files, tmp_path):
     assert record["train_error"] is None  # that is of the selection, not of the model
 
 
-@pytest.mark.parametrize(
-    ("data", "test", "n"),
-    [
-        ("pair.npz", ("--test", "pair.npz"), 100),
-        ("pair.npz", ("--test", "rows.csv"), 100),
-        ("words.npz", (), None),
-    ],
-)
-def test_held_out_rows(data, test, n, files, tmp_path, monkeypatch):
-    """A file with a test part gives that part, any other its only rows."""
-    monkeypatch.chdir(files)
-    record = told("train", data, *test, "--out", tmp_path / "run", "--n-active", 9)
-    assert record["n"] == n
-    if n is None:
-        assert record["classes"] == ["low", "mid", "up"]
-        assert record["held_out"] is record["error"] is record["nlpp"] is None
+def test_without_held_out_rows(files, tmp_path):
+    record = told("train", files / "words.npz", "--out", tmp_path / "run", "--n-active", 9)
+    assert record["classes"] == ["low", "mid", "up"]
+    assert record["n"] is record["held_out"] is record["error"] is record["nlpp"] is None
 
 
 class TestEvaluate:
@@ -220,25 +210,19 @@ class TestEstimate:
 
 
 def test_updates_heed_the_column_of_weights_of_the_model(tmp_path):
-    X, y = load_iris(return_X_y=True)
-    table = pd.DataFrame(X, columns=list("abcd")).assign(w=1 + np.arange(150) % 2, label=y)
-    repeated = table[1::3].loc[lambda rows: rows.index.repeat(rows["w"])].assign(w=1)
-    parts = {"first": table[::3], "new": table[1::3], "repeated": repeated}
-    for name, rows in {**parts, "bare": table[1::3].drop(columns="w")}.items():
-        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+    table = load_iris(as_frame=True).frame.set_axis([*"abcd", "label"], axis=1)
+    table.insert(4, "w", 1 + np.arange(150) % 2)
+    rows = {"first": table[::3], "new": table[1::3], "bare": table[1::3].drop(columns="w")}
+    for name, part in rows.items():
+        part.to_csv(tmp_path / f"{name}.csv", index=False)
     names = ("run", "first.csv", "new.csv", "bare.csv")
     run, first, new, bare = (tmp_path / name for name in names)
     invoke("train", first, "--out", run, "--n-active", 20, "--weight-column", "w")
-    found = []
-    for name in ("new", "repeated"):
-        out = tmp_path / f"by-{name}"
-        invoke("update", run, tmp_path / f"{name}.csv", "--out", out)
-        assert sparsegp.load(out).weight_column == "w"
-        found.append(sparsegp.load(out).predict_proba(X))
-    np.testing.assert_allclose(*found, atol=1e-6)
-    invoke("update", run, new, "--old", first, "--out", tmp_path / "beside")
-    beside = sparsegp.load(tmp_path / "beside")
-    assert (beside.inputs, beside.weight_column) == (tuple("abcd"), "w")
+    for name, old in {"alone": (), "beside": ("--old", first)}.items():
+        invoke("update", run, new, *old, "--out", tmp_path / name)
+        model = sparsegp.load(tmp_path / name)
+        assert (model.inputs, model.weight_column) == (tuple("abcd"), "w")
+        assert model.report["weight"] == rows["first"]["w"].sum() + rows["new"]["w"].sum()
     refusal = invoke("update", run, bare, "--out", tmp_path / "none", code=2).stderr
     assert f"{bare} needs the column of weights 'w'; it has none" in refusal
 

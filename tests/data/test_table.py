@@ -165,7 +165,8 @@ def test_commands(frame, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, order in {"train": ["age", "income"], "turned": ["income", "age"]}.items():
         frame[[*order, "label"]].to_csv(f"{name}.csv", index=False)
-    invoke("train", "train.csv", "--test", "turned.csv", "--n-active", 10, "--out", "r")
+    how = ("--test", "turned.csv", "--n-active", 10, "--out", "r")
+    assert told("train", "train.csv", *how)["n"] == len(frame)
     found = [told("evaluate", "r", f"{name}.csv") for name in ("train", "turned")]
     assert found[0]["nlpp"] == found[1]["nlpp"]
     assert told("inspect", "r")["names"] == ["age", "income"]
