@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import asdict
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,8 @@ from sklearn.datasets import load_iris
 
 import sparsegp
 from sparsegp.memory.room import Room
+from sparsegp.store import folder_of
+from tests.data.test_virtual import pictures
 from tests.processes import invoke, told
 from tests.runs import assert_same
 
@@ -257,3 +260,59 @@ def test_update_with_and_without_old_rows(files, tmp_path):
     assert "start again with --overwrite" in invoke("update", run, data, *fewer, code=2).stderr
     invoke("update", run, data, *fewer, "--overwrite")
     assert len(sparsegp.load(tmp_path / "shown").rows) == 10
+
+
+def test_copies_join_the_rows_and_what_was_learnt_stays(tmp_path, untouched):
+    data, first, out = (tmp_path / name for name in ("images.npz", "first", "second"))
+    (X, y), (X_test, y_test) = pictures(200, 0), pictures(80, 1)
+    np.savez(data, X_train=X, y_train=y, X_test=X_test, y_test=y_test)
+    learning = ("--learn", "evidence", "--major-steps", 1, "--minor-steps", 3)
+    arguments = ("--likelihood", "probit", "--n-active", 20, "--calibration", "none", "--seed", 3)
+    invoke("train", data, "--out", first, *arguments, *learning, "--quiet")
+    arguments = ("--virtual", first, "--image", "6x5", "--n-active", 50, "--quiet")
+    with untouched(first):
+        record = told("train", data, "--out", out, *arguments)
+    assert (record["rows"], record["n_active"], record["n"]) == (200 + 4 * 20, 50, 80)
+    assert record["source"].endswith("and 80 virtual rows")
+    again = invoke("train", data, "--out", out, *arguments, "--resume")
+    assert "is finished; nothing to do" in again.stderr
+    former, model = sparsegp.load(first), sparsegp.load(out)
+    table = sparsegp.virtual_rows(former, (X, y), "shift", image=(6, 5))
+    by_hand = sparsegp.train(table, **sparsegp.same_settings(former, n_active=50))
+    assert_same(model, by_hand, X_test)
+    assert by_hand.settings == model.settings
+
+
+class TestStore:
+    """Without a server; runs with one are in tests/store."""
+
+    @pytest.fixture
+    def run(self):
+        return f"memory://{uuid4().hex}/run"
+
+    def test_a_run(self, run, trained, files, tmp_path):
+        command = ("train", files / "pair.npz", "--out", run, "--n-active", 40, "--quiet")
+        record = told(*command, "--checkpoint-every", 10)
+        assert (record["run"], record["model"]) == (run, f"{run}/model.zarr.zip")
+        assert record["model_bytes"] == folder_of(run).sizes()["model.zarr.zip"]
+        in_store, on_disk = (invoke("evaluate", at, files / "pair.npz") for at in (run, trained))
+        assert in_store.stdout == on_disk.stdout
+        invoke("predict", run, files / "pair.npz", "--out", tmp_path / "p.csv")
+        in_store, on_disk = (told("inspect", place) for place in (run, trained))
+        assert in_store["state"] == "finished"
+        assert in_store["active_rows"] == on_disk["active_rows"]
+        assert in_store["sizes"].keys() == on_disk["sizes"].keys()
+        for resume in ((), ("--resume",)):
+            assert "is finished" in invoke(*command, *resume).stderr
+        invoke(*command, "--overwrite", "--seed", 1)
+        assert sparsegp.load(run).settings["seed"] == 1
+
+    def test_a_tuning(self, run, files):
+        command = ("tune", files / "pair.npz", "--out", run, "--max-trials", 2, "--n-active", 10)
+        first = told(*command, "--quiet")
+        assert folder_of(f"{run}/tuning").sizes()
+        again = told(*command, "--quiet", "--resume")
+        assert (again["kernel"], again["trials"]) == (first["kernel"], first["trials"])
+        assert told("inspect", run)["state"] == "tuned, not trained"
+        other = invoke(*command, "--seed", 1, code=2)  # a finished search stands for its settings
+        assert "seed was 0 and is now 1" in other.stderr

@@ -1,6 +1,7 @@
 """Bad input: one line of error, exit code 2, nothing written and nothing overwritten."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -271,6 +272,40 @@ def test_what_may_happen_at_any_time(error, code, last, files, monkeypatch, tmp_
     monkeypatch.setattr("sparsegp.fit.api.fit", Mock(side_effect=error))
     result = invoke("train", files / "pair.npz", "--out", tmp_path / "run", "--quiet", code=code)
     assert re.fullmatch(last, result.stderr.splitlines()[-1])
+
+
+def fill(folder, leaving):
+    """Write a file that leaves so many bytes free."""
+    disk = os.statvfs(folder)
+    filler = folder / "filler"
+    filler.write_bytes(bytes(disk.f_bavail * disk.f_frsize - leaving))
+    return filler
+
+
+def test_full_disk(small_disk, trained, files):
+    """The run goes on without checkpoints as long as it can, and says so."""
+    filler = fill(small_disk.path, leaving=40_000)
+    run = small_disk.path / "run"
+    train = ("train", files / "pair.npz", "--out", run, "--n-active", 40, "--quiet")
+    result = invoke(*train, "--checkpoint-every", 10, code=2)
+    *warnings, last = result.stderr.splitlines()
+    assert all("no checkpoint at " in line for line in warnings)
+    assert last.startswith(f"error: cannot write {run}/")
+    assert "No space left on device" in last
+    filler.unlink()
+    invoke(*train, "--resume")
+    found = [invoke("evaluate", each, files / "pair.npz").stdout for each in (run, trained)]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz", "zarr"])
+def test_full_disk_while_predicting(ending, small_disk, trained, files):
+    out = small_disk.path / f"p.{ending}"
+    fill(small_disk.path, leaving=4096)
+    arguments = ("predict", trained, files / "only.npz", "--latent", "--out", out)
+    result = invoke(*arguments, code=2)
+    assert result.stderr.startswith(f"error: cannot write {out}: ")
+    assert [path.name for path in small_disk.path.iterdir()] == ["filler"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of the address space")

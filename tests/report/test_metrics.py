@@ -1,10 +1,12 @@
-"""Metrics agree with values worked out by hand and with scikit-learn."""
+"""Metrics agree with values worked out by hand and with scikit-learn; pictures show them."""
 
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 from scipy.stats import norm
 from sklearn.metrics import (
     brier_score_loss,
@@ -15,7 +17,7 @@ from sklearn.metrics import (
     zero_one_loss,
 )
 
-from sparsegp.errors import DataError, SettingsError
+from sparsegp.errors import DataError, SettingsError, StoreError
 from sparsegp.report import (
     evaluate,
     evaluate_regression,
@@ -86,12 +88,13 @@ def test_error_by_chance_is_that_of_labels_drawn_from_the_probabilities(weighted
     assert chance_error(np.ones(5)) == 0.0
 
 
-def test_only_unseen_labels():
+def test_only_unseen_labels(tmp_path):
     found = evaluate(LOGS, np.full(4, -1), CLASSES)
     assert (found.error, found.n_unseen, found.right.any()) == (1.0, 4, False)
     assert math.isnan(found.nlpp)
     assert not found.confusion.any()
     assert found.to_json()["nlpp"] is None
+    assert len(evaluation_pictures(found, tmp_path)) == 3
 
 
 def test_bins_hold_their_upper_end():
@@ -190,3 +193,29 @@ def test_two_classes():
     for positive, threshold in (("maybe", 0.5), ("yes", 1.5)):
         with pytest.raises(SettingsError, match="must be no or yes, and the threshold"):
             evaluate_two_classes(LOGS_OF_TWO, codes, TWO, positive, threshold)
+
+
+def evaluation(n_classes, names=None):
+    return evaluate(*random_case(n_classes), np.array(names or np.arange(n_classes)))
+
+
+@pytest.mark.parametrize(("n_classes", "names"), [(2, ["$ a\x1b", "b_c$"]), (60, None)], ids=str)
+def test_pictures(n_classes, names, tmp_path):
+    found, relevances = evaluation(n_classes, names), {"a$": 0.6, "b": 0.4}
+    paths = evaluation_pictures(found, tmp_path / "a" / "b", relevances, title="of the data")
+    expected = "reliability.png error-reject.png confusion.png relevances.png"
+    assert [path.name for path in paths] == expected.split()
+    for path in paths:
+        assert imread(path).std() > 0.01
+        assert path.stat().st_size > 5000
+        assert "of the data" in path.with_suffix(".svg").read_text()
+
+
+def test_pictures_that_cannot_be_made(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot write .*reliability\.png"):
+        evaluation_pictures(evaluation(3), tmp_path / "file")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(SettingsError, match="`pip install matplotlib`"):
+        evaluation_pictures(evaluation(3), tmp_path / "new")
+    assert not (tmp_path / "new").exists()

@@ -43,7 +43,7 @@ def test_killed_before_every_change(tmp_path):
 
 
 def test_a_disk_that_becomes_read_only_keeps_what_there_is(small_disk):
-    """Full ones are in cli/test_disk.py."""
+    """Full ones are in cli/test_errors.py."""
     warnings = []
     run = RunDirectory(small_disk.path / "run", 3, warnings.append)
     run.open(RUN, resume=True)
