@@ -81,21 +81,16 @@ def outcome(read: Callable[[], Any], *named: str, most: int = HELD) -> Any:
     if not tracemalloc.is_tracing():
         tracemalloc.start()  # never stopped: threads of libraries may be at work, and crash
     with peak_memory() as held:
-        found = _answer(read, *named)
+        try:
+            with limited():
+                found = read()
+        except SparseGPError as error:
+            found, text = error, str(error)
+            assert text.isprintable(), repr(text)
+            assert len(text) < 3000, text[:500]
+            assert any(name in text for name in named), text
         assert held() < most, f"{held() / 1e6:.0f} MB were held"
     return found
-
-
-def _answer(read: Callable[[], Any], *named: str) -> Any:
-    try:
-        with limited():
-            return read()
-    except SparseGPError as error:
-        text = str(error)
-        assert text.isprintable(), repr(text)
-        assert len(text) < 3000, text[:500]
-        assert any(name in text for name in named), text
-        return error
 
 
 def _too_long(*_: object) -> None:
