@@ -1,13 +1,11 @@
 """Data sets in files, and the program in this process or in one of its own."""
 
-from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 import pytest
 import zarr
 
-from tests.data.files import contents
 from tests.processes import invoke, start_python
 
 # a signal may end the import of a module, whose file Python then leaves to be collected
@@ -81,20 +79,3 @@ def finished(name, *options):
 trained = finished("pair", "--n-active", 40, "--checkpoint-every", 10)
 regressed = finished("numbers", "--task", "regression", "--n-active", 30)
 of_two = finished("two", "--likelihood", "probit", "--n-active", 40)
-
-
-@pytest.fixture
-def untouched():
-    """Return a context manager that asserts that a folder stays as it is, but for who used it."""
-
-    def kept(folder):
-        found = contents(folder)
-        return {name: found[name] for name in found if not name.endswith("lock")}
-
-    @contextmanager
-    def untouched(folder):
-        before = kept(folder)
-        yield
-        assert kept(folder) == before
-
-    return untouched

@@ -13,6 +13,7 @@ from sklearn.datasets import load_iris
 import sparsegp
 from sparsegp.memory.room import Room
 from sparsegp.store import folder_of
+from tests.data.files import untouched
 from tests.data.test_virtual import pictures
 from tests.processes import invoke, told
 from tests.runs import assert_same
@@ -262,7 +263,7 @@ def test_update_with_and_without_old_rows(files, tmp_path):
     assert len(sparsegp.load(tmp_path / "shown").rows) == 10
 
 
-def test_copies_join_the_rows_and_what_was_learnt_stays(tmp_path, untouched):
+def test_copies_join_the_rows_and_what_was_learnt_stays(tmp_path):
     data, first, out = (tmp_path / name for name in ("images.npz", "first", "second"))
     (X, y), (X_test, y_test) = pictures(200, 0), pictures(80, 1)
     np.savez(data, X_train=X, y_train=y, X_test=X_test, y_test=y_test)

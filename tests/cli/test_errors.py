@@ -13,6 +13,7 @@ import pytest
 
 import sparsegp
 from sparsegp.store import MODEL_FILE
+from tests.data.files import untouched
 from tests.processes import checkpoints, environment, invoke, told
 
 OTHER = "holds a run with other settings or data: .*"
@@ -143,7 +144,7 @@ def one_line(result, pattern):
 
 
 @pytest.mark.parametrize(("words", "pattern"), REFUSED)
-def test_refused(words, pattern, files, trained, regressed, tmp_path, monkeypatch, untouched):
+def test_refused(words, pattern, files, trained, regressed, tmp_path, monkeypatch):
     monkeypatch.chdir(files)
     out, runs = tmp_path / "out", {"trained": trained, "regressed": regressed}
     words = [str(runs.get(word, word.format(out=out, **runs))) for word in shlex.split(words)]
@@ -196,7 +197,7 @@ class TestAltered:
         assert not (tmp_path / "p.csv").exists()
 
     @pytest.mark.parametrize("content", ["{", '{"settings": 3}', None])
-    def test_nothing_to_go_on_from(self, content, unfinished, files, untouched):
+    def test_nothing_to_go_on_from(self, content, unfinished, files):
         """A manifest, or all checkpoints."""
         said = r"run\.json is damaged" if content else "no checkpoint in .* can be used"
         if content:
@@ -222,7 +223,7 @@ class TestAltered:
 
 
 @pytest.mark.parametrize("resume", [(), ("--resume",)])
-def test_what_is_finished_stays_as_it_is_and_is_shown(resume, trained, files, untouched):
+def test_what_is_finished_stays_as_it_is_and_is_shown(resume, trained, files):
     arguments = ("--n-active", 40, "--out", trained, "--quiet", "--json", *resume)
     locked = (trained / "lock").stat().st_mtime_ns
     with untouched(trained):

@@ -11,6 +11,7 @@ import pytest
 import zarr
 
 import sparsegp
+from tests.data.files import untouched
 from tests.processes import invoke, run_on_terminal, run_python
 
 ENDINGS = ["csv", "csv.gz", "tsv", "parquet", "npz", "zarr"]
@@ -93,7 +94,7 @@ def test_mean_and_variance_of_a_regression(ending, regressed, files, tmp_path):
 
 
 @every_format
-def test_replaced_only_by_overwrite(ending, trained, files, tmp_path, untouched):
+def test_replaced_only_by_overwrite(ending, trained, files, tmp_path):
     out = tmp_path / f"p.{ending}"
     arguments = ("predict", trained, files / "only.npz", "--out", out)
     invoke(*arguments)

@@ -3,7 +3,8 @@
 import gzip
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -93,3 +94,15 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Return the files of a folder by their relative paths."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file())
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+@contextmanager
+def untouched(folder: Path) -> Iterator[None]:
+    """Check that a folder stays as it is, but for who used it."""
+
+    def kept() -> dict[str, bytes]:
+        return {k: v for k, v in contents(folder).items() if not k.endswith("lock")}
+
+    before = kept()
+    yield
+    assert kept() == before
