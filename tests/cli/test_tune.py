@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 
 import pytest
 
@@ -14,8 +13,10 @@ from sparsegp.cli.train import limits_of_search
 from sparsegp.cli.tune import SHOWN, kept_by_guard, trials_table
 from sparsegp.fit.tune import MAX_TRIALS
 from sparsegp.kernels import brief
+from sparsegp.report import TerminalProgress
 from sparsegp.store import read_records
-from tests.processes import invoke, told, wait_until
+from tests.processes import invoke, told
+from tests.runs import Stopper
 
 SMALL = ("--max-trials", 8, "--n-active", 40)
 
@@ -179,25 +180,16 @@ def test_a_kernel_is_given_only_if_it_is_named(kernel, is_given):
     assert brief == {**expected, "max_trials": None}
 
 
-def trials(run):
-    found = read_records(run)
-    return 0 if found is None else len(found["trials"])
-
-
-def test_stopped_and_resumed(tuned, files, start, tmp_path):
+def test_stopped_and_resumed(tuned, files, tmp_path, monkeypatch):
     run = tmp_path / "run"
     command = ("train", files / "pair.npz", "--out", run, "--tune", *SMALL)
-    with start(*command, cwd=tmp_path) as process:
-        assert wait_until(lambda: trials(run) >= 2)
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 75, err
-    done = trials(run)
-    assert 2 <= done < 11
-    last = err.splitlines()[-1]
-    assert last.startswith("stopped by SIGTERM in tune after ")
-    assert "rows; continue with: sparsegp train " in last
-    assert last.endswith(" --resume")
+    with monkeypatch.context() as patch:
+        patch.setattr(TerminalProgress, "update", Stopper(3).update)
+        *_, last = invoke(*command, code=75).stderr.splitlines()
+    assert re.match(r"stopped by SIGTERM in tune after \d of 8 trials of 200 rows; ", last)
+    done = read_records(run)["trials"]
+    assert 2 <= len(done) < 11
     assert "being tuned; continue with the same command" in invoke("inspect", run).stdout
     record = told(*command, "--quiet", "--resume")
     assert record["kernels"] == [tuned[1]["kernel"]]
+    assert read_records(run)["trials"][: len(done)] == done

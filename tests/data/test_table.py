@@ -161,28 +161,6 @@ def test_numbers_are_no_header_of_numbered_columns(tmp_path):
     np.testing.assert_allclose(predicted(run, tmp_path / "rows.csv"), expected[:, 0])
 
 
-def test_commands(frame, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name, order in {"train": ["age", "income"], "turned": ["income", "age"]}.items():
-        frame[[*order, "label"]].to_csv(f"{name}.csv", index=False)
-    how = ("--test", "turned.csv", "--n-active", 10, "--out", "r")
-    assert told("train", "train.csv", *how)["n"] == len(frame)
-    found = [told("evaluate", "r", f"{name}.csv") for name in ("train", "turned")]
-    assert found[0]["nlpp"] == found[1]["nlpp"]
-    assert told("inspect", "r")["names"] == ["age", "income"]
-    assert told("inspect", "r")["label"] == "label"
-    frame.assign(note="x")[["note", "label", "income", "age"]].to_csv("more.csv")
-    assert told("evaluate", "r", "more.csv")["n"] == len(frame)
-    frame.assign(label="").to_csv("blank.csv", index=False)
-    written = [
-        invoke("predict", "r", f"{name}.csv", "--out", "-").stdout
-        for name in ("train", "more", "blank")
-    ]
-    assert written == written[:1] * 3
-    refused = invoke("evaluate", "r", "blank.csv", code=2).stderr
-    assert "line 2 (row 0), column 'label': the label is missing" in refused
-
-
 def test_the_number_of_the_label_column_is_known_where_it_has_no_name(frame, tmp_path):
     path, run = tmp_path / "rows.csv", tmp_path / "run"
     frame[["label", "age", "income"]].to_csv(path, index=False, header=False)

@@ -368,8 +368,15 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
         return invoke(*words, **how).stdout
 
     ids = ["--id-column", "id"]
-    options = [*ids, "--n-active", 20, "--out", "r", "--quiet"]
-    run("train", "train.csv.gz", "--kinds", "zip=category", *options)
+    rows[["y", "age", "id", "zip", "city"]].to_parquet("turned.parquet")
+    rows.assign(y="").to_csv("blank.csv", index=False)
+    options = [*ids, "--n-active", 20, "--out", "r", "--test", "turned.parquet"]
+    record = told("train", "train.csv.gz", "--kinds", "zip=category", *options)
+    figures = told("evaluate", "r", "train.csv.gz")
+    assert (record["n"], record["nlpp"]) == (n, pytest.approx(figures["nlpp"]))
+    known = told("inspect", "r")
+    assert known["label"] == "y"
+    assert [column["name"] for column in known["inputs"]] == ["zip", "age", "city"]
     found = run("predict", "r", "train.csv.gz", "--out", "-")  # of which the model knows the ids
     assert run("predict", "r", "train.csv.gz", *ids, "--out", "-") == found
     assert found.splitlines()[0] == "row,id,label,p_no,p_yes"
@@ -379,8 +386,10 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     monkeypatch.setattr("sparsegp.cli.tables.LINES", 7)
     text = (tmp_path / "new.csv").read_text()
     assert run("predict", "r", "-", *ids, "--out", "-", text=text) == found
-    assert "error" in run("evaluate", "r", "train.csv.gz")
     assert "row 3 (id k3): " in run("explain", "r", "new.csv", "--rows", 3)
+    assert run("predict", "r", "blank.csv", "--out", "-") == found
+    refused = invoke("evaluate", "r", "blank.csv", code=2).stderr
+    assert "line 2 (row 0), column 'y': the label is missing" in refused
     for options in ([], ids):  # ids are no labels
         refused = invoke("evaluate", "r", "new.csv", *options, code=2).stderr
         assert "needs the column 'y' of labels" in refused

@@ -52,14 +52,10 @@ def campaigns(few: int, many: int) -> pytest.MarkDecorator:
 
 def campaign(strategy: Any, check: Callable[[Any], None], examples: int) -> None:
     """Check so many inputs of a strategy, always the same ones."""
+    how = {"derandomize": True, "database": None, "deadline": None}
+    limits = settings(max_examples=examples, suppress_health_check=list(HealthCheck), **how)
 
-    @settings(
-        max_examples=examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @limits
     @given(strategy)
     def run(content: Any) -> None:
         check(content)

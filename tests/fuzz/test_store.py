@@ -53,37 +53,33 @@ def is_json(content):
         return False
 
 
-def altered_members(members):
+@st.composite
+def altered_members(draw, members):
     """Members one of which says something else."""
-
-    @st.composite
-    def draw_members(draw):
-        name = draw(st.sampled_from(sorted(key for key in members if members[key])))
-        content = members[name]
-        if name.endswith("zarr.json"):
-            value = json.loads(content)
-            change = altered(value["attributes"]["meta"]) if name == "zarr.json" else altered(value)
-            found = draw(st.one_of(change, altered(value), nasty))
-            if name == "zarr.json" and draw(st.booleans()):
-                found = value | {"attributes": value["attributes"] | {"meta": found}}
-            content = draw(st.sampled_from([json.dumps(found)] * 9 + [DEEP])).encode()
-        elif is_json(content):
-            content = json.dumps(draw(altered(json.loads(content)))).encode()
-        else:
-            width = draw(st.sampled_from([8, 8, 4]))
-            numbers = np.frombuffer(content, f"f{width}" if len(content) % width == 0 else "u1")
-            numbers = numbers.copy()
-            place = draw(st.integers(0, len(numbers) - 1))
-            with np.errstate(all="ignore"):
-                numbers[place] = draw(
-                    st.sampled_from([0, 255, 1e-300, 1e30, 1e300, np.inf, -1, np.nan])
-                    if numbers.dtype.kind == "f"
-                    else st.integers(0, 255)
-                )
-            content = numbers.tobytes()
-        return members | {name: content}
-
-    return draw_members()
+    name = draw(st.sampled_from(sorted(key for key in members if members[key])))
+    content = members[name]
+    if name.endswith("zarr.json"):
+        value = json.loads(content)
+        change = altered(value["attributes"]["meta"]) if name == "zarr.json" else altered(value)
+        found = draw(st.one_of(change, altered(value), nasty))
+        if name == "zarr.json" and draw(st.booleans()):
+            found = value | {"attributes": value["attributes"] | {"meta": found}}
+        content = draw(st.sampled_from([json.dumps(found)] * 9 + [DEEP])).encode()
+    elif is_json(content):
+        content = json.dumps(draw(altered(json.loads(content)))).encode()
+    else:
+        width = draw(st.sampled_from([8, 8, 4]))
+        numbers = np.frombuffer(content, f"f{width}" if len(content) % width == 0 else "u1")
+        numbers = numbers.copy()
+        place = draw(st.integers(0, len(numbers) - 1))
+        with np.errstate(all="ignore"):
+            numbers[place] = draw(
+                st.sampled_from([0, 255, 1e-300, 1e30, 1e300, np.inf, -1, np.nan])
+                if numbers.dtype.kind == "f"
+                else st.integers(0, 255)
+            )
+        content = numbers.tobytes()
+    return members | {name: content}
 
 
 def placed(write, read):
