@@ -113,16 +113,14 @@ def test_control_characters_of_labels_do_not_reach_the_terminal(hostile):
 def test_labels_in_text_files_are_harmless(hostile):
     """In arrays they are as they were."""
     folder, labels, _ = hostile
-    found = {}
-    for ending in ("csv", "npz"):
-        out = folder / f"p.{ending}"
+    text, archive = folder / "p.csv", folder / "p.npz"
+    for out in (text, archive):
         invoke("predict", folder / "run", folder / "rows.npz", "--out", out)
-        found[ending] = out
-    with found["csv"].open(newline="") as file:
+    with text.open(newline="") as file:
         header, *lines = csv.reader(file)
     cells = {*header, *(line[1] for line in lines)}
     assert not [mark for cell in cells for mark in cell if not mark.isprintable()]
-    with np.load(found["npz"]) as arrays:
+    with np.load(archive) as arrays:
         predicted = arrays["labels"].tolist()
     assert set(predicted) == set(labels)
     written = {label: line[1] for label, line in zip(predicted, lines, strict=True)}

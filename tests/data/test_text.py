@@ -342,14 +342,6 @@ def test_numbers_come_back_to_the_bit(rows, delimiter, decimal):
     assert table.X.compute().tobytes() == np.ascontiguousarray(X.to_numpy()).tobytes()
 
 
-def test_words_where_a_model_of_arrays_takes_numbers(tmp_path):
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    sparsegp.train(X, X[:, 0] > 0, n_active=9, kernel="10*rbf", out=tmp_path / "run")
-    (tmp_path / "a.csv").write_text("1.5,2\n2,red\n\n3,4\n")
-    words = ("predict", tmp_path / "run", tmp_path / "a.csv", "--out", "-")
-    assert "'red' in line 2 (row 1), column '1'" in invoke(*words, code=2).stderr
-
-
 def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     n = 120
