@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from sparsegp.report.metrics import calibration_error, chance_error, reliability
 CLASSES = np.array(["ant", "bee", "cat"])
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.3, 0.5, 0.2], [0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
 LOGS = np.log(PROBABILITIES)
+TWO = np.array(["no", "yes"])
 
 
 def random_case(n_classes, n=400):
@@ -142,35 +144,25 @@ def test_regression():
 
 
 def test_weights_are_repetitions():
-    logs, codes = random_case(3)
+    (logs, codes), (two, truth) = random_case(3), random_case(2)
     codes[:20] = -1
     weights = np.random.default_rng(5).integers(0, 4, len(codes)).astype(float)
-    again = np.repeat(np.arange(len(codes)), weights.astype(int))
-    found = evaluate(logs, codes, CLASSES, weights).to_json()
-    repeated = evaluate(logs[again], codes[again], CLASSES).to_json()
-    assert found.pop("weight") == repeated["n"]
-    for name in ("error", "nlpp", "brier", "ece", "confusion", "precision", "recall"):
-        np.testing.assert_allclose(found[name], repeated[name], rtol=1e-12)
-    two, truth = random_case(2)
-    pair = [
-        evaluate_two_classes(two, truth, np.arange(2), "1", 0.3, weights).to_json(),
-        evaluate_two_classes(two[again], truth[again], np.arange(2), "1", 0.3).to_json(),
-    ]
-    assert pair[0] == pytest.approx(pair[1])
-    mean, y = logs[:, 0], logs[:, 1]
-    some = evaluate_regression(mean, np.ones(len(y)), y, weights).to_json()
-    every = evaluate_regression(mean[again], np.ones(len(again)), y[again]).to_json()
-    some.pop("n"), every.pop("n")
-    assert some == pytest.approx(every)
-    for judge in (
-        lambda w: evaluate(logs, codes, CLASSES, w),
-        lambda w: evaluate_regression(mean, np.ones(len(y)), y, w),
+    again, ones = np.repeat(np.arange(len(codes)), weights.astype(int)), np.ones(len(codes))
+    for judge, *arrays in (
+        (partial(evaluate, classes=CLASSES), logs, codes),
+        (partial(evaluate_two_classes, classes=TWO, positive="yes", threshold=0.3), two, truth),
+        (evaluate_regression, logs[:, 0], ones, logs[:, 1]),
     ):
-        with pytest.raises(DataError, match="all weigh nothing"):
-            judge(0 * weights)
+        found = judge(*arrays, weights=weights).to_json()
+        repeated = judge(*(array[again] for array in arrays)).to_json()
+        assert found.pop("weight", len(again)) == len(again)
+        for name in found.keys() - {"n", "n_unseen", "ece_by_chance", "classes", "positive"}:
+            assert np.array(found[name]) == pytest.approx(np.array(repeated[name]), rel=1e-12)
+        if "n" in found:
+            with pytest.raises(DataError, match="all weigh nothing"):
+                judge(*arrays, weights=0 * weights)
 
 
-TWO = np.array(["no", "yes"])
 LOGS_OF_TWO = np.log([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
 
 
