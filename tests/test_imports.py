@@ -127,11 +127,16 @@ def test_every_import_is_declared(folder):
 ROOM = "from sparsegp.memory.room import room; assert room().shared > 0"
 THREADS = "from sparsegp.runtime import open_runtime; open_runtime('threads=2').__enter__()"
 EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]]), [0], [0])"
+HELP = (
+    "from click.testing import CliRunner; from sparsegp.cli.program import program as p; "
+    "assert not any(CliRunner().invoke(p, [name, '--help']).exit_code for name in p.commands)"
+)
 
 
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
+        (HELP, "numpy scipy dask distributed zarr sklearn rich threadpoolctl"),
         ("import sparsegp.settings", "numpy scipy dask sklearn"),
         ("import sparsegp.data", "dask pandas sklearn zarr pyarrow scipy fsspec"),
         (EVALUATE, "matplotlib rich sklearn"),

@@ -9,23 +9,7 @@ from sparsegp.data.catalog import CATALOG
 from sparsegp.dense import METHODS
 from sparsegp.fit.tune import MAX_TRIALS
 from sparsegp.settings import DenseSettings, TrainSettings, declared
-from tests.processes import invoke, run_python, told
-
-SCRIPT = """
-import sys
-from sparsegp.cli import main
-for command in [[], *map(lambda name: [name], sys.argv[1:])]:
-    sys.argv = ["sparsegp", *command, "--help"]
-    try: main()
-    except SystemExit as end: assert not end.code
-heavy = {"numpy", "scipy", "dask", "distributed", "zarr", "sklearn", "rich", "threadpoolctl"}
-assert not heavy & set(sys.modules), heavy & set(sys.modules)
-"""
-
-
-def test_help_imports_nothing_heavy():
-    done = run_python("-c", SCRIPT, *program.commands)
-    assert done.stdout.count("Usage: ") == 1 + len(program.commands)
+from tests.processes import invoke, told
 
 
 @pytest.mark.parametrize("owner", [TrainSettings, DenseSettings])
