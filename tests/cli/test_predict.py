@@ -155,14 +155,18 @@ def test_warnings_of_a_stream_call_it_so(trained):
 @pytest.mark.parametrize("header", ["x,none,same,z,y\n", ""])
 def test_columns_that_a_model_leaves_out_may_stay(header, tmp_path):
     """One without a value, one with a single one; also where the file has no header."""
-    rows = "".join(f"{n % 7}.5,NA,red,{n % 5},{'ab'[n % 2]}\n" for n in range(40))
-    (tmp_path / "rows.csv").write_text(header + rows)
-    invoke("train", tmp_path / "rows.csv", "--n-active", 9, "--out", tmp_path / "run")
-    invoke("predict", tmp_path / "run", tmp_path / "rows.csv", "--out", tmp_path / "p.csv")
-    invoke("evaluate", tmp_path / "run", tmp_path / "rows.csv")
+    lines = "".join(f"{n % 7}.5,NA,red,{n % 5},{'ab'[n % 2]}\n" for n in range(40))
+    run, rows, out = tmp_path / "run", tmp_path / "rows.csv", ("--out", tmp_path / "p.csv")
+    rows.write_text(header + lines)
+    invoke("train", rows, "--n-active", 9, "--out", run)
+    invoke("predict", run, rows, *out)
+    invoke("evaluate", run, rows)
     if header:
         (tmp_path / "few.csv").write_text("z,x\n1,2.5\n")
-        invoke("predict", tmp_path / "run", tmp_path / "few.csv", "--out", tmp_path / "few-p.csv")
+        invoke("predict", run, tmp_path / "few.csv", *out, "--overwrite")
+        invoke("predict", run, rows, "--drop", "same", *out, "--overwrite")
+        for name, said in (("sam", "no column to drop 'sam'"), ("x", "the model needs x of")):
+            assert said in invoke("evaluate", run, rows, "--drop", name, code=2).stderr
 
 
 @pytest.mark.parametrize("command", [("predict", "--out", "p.csv", "--force"), ("evaluate",)])
