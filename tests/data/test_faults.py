@@ -35,7 +35,6 @@ TEXTS = {
     "\n \n": "a.csv is empty",
     "a,b,y\n": "no rows under its header",
     "1,2,0\n3,4,1\n5,1\n": "line 3 has 2 fields; 3 are",
-    "1,2,0\n3\n5,6,1\n": "line 2 has 1 field; 3 are",
     "1,2,x\n3,4,5,y\n": "line 2 has 4 fields; 3 are",
     "a,y\n1,2,0\n3,4,1\n": "line 2 has 3 fields; 2 are",
     "a,b,y\n1,2,u\n\n3,red,v\n4,5,u\n6,7,v\n": r"line 4 \(row 1\), column 'b': 'red' is not a",
@@ -52,7 +51,6 @@ TEXTS = {
     "1\n2\n": "has 1 column",
     "1\N{NO-BREAK SPACE}2\n3\N{NO-BREAK SPACE}4\n": "has 1 column, .* give their `delimiter`",
     "1,2\n3," + "l" * 300 + "\n": "labels of .*a.csv must be text, in UTF-8 of at most 200 bytes",
-    "1,2\n" + "a" * 140_000 + ",b\n": "a.csv.*field larger than field limit",
     "1,\0,0\n": "a.csv is not text, as it has NUL",
     # a row with a fault is no header
     "1.5,x2,0\n3,4,1\n5,6,0\n": "line 1: 'x2' is unlike .* `header` or `no_header`",
@@ -95,11 +93,9 @@ ARRAYS = [
     ({"X_train": X, "X": Y}, "y_train.*found: X, X_train"),
     ({"X_train": X, "y_train": Y, "X_test": X}, "y_test"),
     ({"X_train": X, "y_train": Y, "X_test": X[:, :1], "y_test": Y}, "columns; .* 2 and .* has 1"),
-    ({"X": X, "y": np.ones(4)}, "3 rows and 4 labels"),
     ({"X": X[:0], "y": Y[:0]}, "no rows"),
     ({"X": np.ones((3, 2, 2)), "y": Y}, r"two-dimensional.*\(3, 2, 2\)"),
     ({"X": X, "y": X}, r"each row.*\(3, 2\)"),
-    ({"X": X * 1j, "y": Y}, "complex128"),
 ]
 
 
