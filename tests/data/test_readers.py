@@ -277,13 +277,9 @@ NAMED = {
 @pytest.mark.parametrize("text", NAMED)
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 def test_columns_that_a_model_names(name, text, tmp_path):
-    header, row = (line.split(",") for line in text.splitlines())
-    if name == "a.csv":
-        (tmp_path / name).write_text(text)
-    else:
-        values = [[float(each) if each.isdecimal() else each] for each in row]
-        columns = {each or "unnamed 0": value for each, value in zip(header, values, strict=True)}
-        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / name)
+    (tmp_path / "a.csv").write_text(text)
+    rows = pd.read_csv(tmp_path / "a.csv").rename(columns={"Unnamed: 0": "unnamed 0"})
+    rows.to_parquet(tmp_path / "a.parquet", index=False)
     expected = dict(NAMED[text])
     y = expected.pop("y", None)
     table = open_dataset(tmp_path / name, n_features=2, names=("a", "b"), **expected).train
