@@ -162,14 +162,13 @@ def test_dense_methods(files, tmp_path):
 def test_a_regression_is_that_of_python(files, tmp_path, searching):
     data, run = files / "numbers.npz", tmp_path / "run"
     invoke("train", data, "--task", "regression", "--n-active", 40, "--out", run, "--quiet")
-    with np.load(data) as arrays:
-        named = {"task": "regression", "n_active": 40}
-        expected = sparsegp.train(arrays["X_train"], arrays["y_train"], **named)
-        X = arrays["X_test"]
+    rows = np.load(data)
+    named = {"task": "regression", "n_active": 40}
+    expected = sparsegp.train(rows["X_train"], rows["y_train"], **named)
     found = sparsegp.load(run)
     assert found.settings == expected.settings
     assert found.settings["posterior"] == "all"
-    assert_same(found, expected, X)
+    assert_same(found, expected, rows["X_test"])
 
 
 class TestEstimate:
