@@ -51,7 +51,6 @@ REFUSED = [
     ("train pair.npz --virtual trained --image 4x4", "4 columns do not make an image of 4x4"),
     ("train pair.npz --virtual trained --image twelve", "height and width, such as 16x16, got 'tw"),
     ("train pair.npz --virtual trained --tune", "--virtual takes the kernel of its run; leave --t"),
-    ("train pair.npz --virtual trained --out trained", "--out must be another directory than RUN"),
     ("train pair.npz --virtual trained --out {trained}/. --overwrite", "be another directory than"),
     *(
         (f"train pair.npz {option} 'a{rest}'", "a list must be on one line.*got 'a")
@@ -74,8 +73,7 @@ REFUSED = [
     ("train pair.npz --tls here", "--tls goes with --scheduler or --scheduler-file"),
     (f"train pair.npz --out {'x' * 300}", ".*name too long"),
     # runs that are there
-    ("train pair.npz --out trained --n-active 41", f"{OTHER}--n-active was 40 and is now 41"),
-    ("train pair.npz --out trained --seed 1", "the former ones, or start again with --overwrite"),
+    ("train pair.npz --out trained --n-active 41", f"{OTHER}--n-active was 40 .*with --overwrite"),
     ("train only.npz --out trained --n-active 40 --resume", rf"{OTHER}.*rows 300, now 100\); give"),
     ("train words.npz --out trained --n-active 40", rf"{OTHER}.*\[0, 1, 2\], now \['low', 'mid',"),
     ("train moved.npz --out trained --n-active 40", ".*active rows differ"),
@@ -92,13 +90,10 @@ REFUSED = [
     ("update trained pair.npz --out trained", "must be another directory than RUN"),
     ("update trained pair.npz --n-active 341", "341 exceeds the 300 new rows and the 40 active"),
     ("evaluate trained narrow.npz", r"the model takes 4 columns; .*narrow\.npz \(X\) has 3"),
-    ("evaluate trained nan.npz", r"nan\.npz .*row 17"),
     ("evaluate trained unlabelled.npz", "has no labels"),
     ("evaluate trained others.npz", "must be among 0, 1, 2, found none of them but 100, "),
     ("evaluate trained only.npz --threshold 0.3", "is for classifiers of two classes; leave"),
     ("evaluate regressed numbers.npz --plots {out}", "relevances of kernels such as ard"),
-    ("evaluate nothing toy", "nothing"),
-    ("evaluate pair.npz toy", ""),
     ("evaluate memory://nothing toy", "no run or model at memory://nothing/model.zarr.zip"),
     ("evaluate nothing://a/b toy", "Protocol not known: nothing"),
     ("inspect pair.npz", ""),
@@ -114,7 +109,6 @@ REFUSED = [
     ("predict regressed numbers.npz --out {out}.csv --reject-below 0.5", "is for classifiers"),
     (f"predict trained only.npz --out {'x' * 300}.csv", "cannot write .*name too long; choose"),
     ("predict trained rows.csv --out rows.csv --force", "holds the rows to predict; choose"),
-    ("predict trained only.npz --out only.npz --force", "holds the rows to predict; choose"),
     ("predict trained rows.csv --out linked.csv --force", "holds the rows to predict; choose"),
     *(
         (f"predict trained only.npz --out {name} --force", "does not hold such predictions")
