@@ -22,12 +22,11 @@ def put(url: Any, content: bytes) -> None:
         file.write(gzip.compress(content) if str(url).endswith(".gz") else content)
 
 
-def zip_bytes(content: bytes, *names: str) -> bytes:
-    """Return a zip file of files with the same content, or of folders where a name ends in /."""
+def zip_bytes(members: dict[str, bytes], compression: int = ZIP_DEFLATED) -> bytes:
     file = io.BytesIO()
-    with ZipFile(file, "w", ZIP_DEFLATED) as archive:
-        for name in names:
-            archive.writestr(name, b"" if name.endswith("/") else content)
+    with ZipFile(file, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
     return file.getvalue()
 
 

@@ -59,8 +59,10 @@ WRITTEN = {
     "a.csv.gz": lambda text: gzip.compress(text.encode()),
     "a.csv.bz2": lambda text: bz2.compress(text.encode()),
     "a.data.xz": lambda text: lzma.compress(text.encode()),
-    "a.csv.zip": lambda text: files.zip_bytes(text.encode(), "a.csv"),
-    "folder.csv.zip": lambda text: files.zip_bytes(text.encode(), "d/", "d/b.csv", "__MACOSX/d/b"),
+    "a.csv.zip": lambda text: files.zip_bytes({"a.csv": text.encode()}),
+    "folder.csv.zip": lambda text: files.zip_bytes(
+        {"d/": b"", "d/b.csv": text.encode(), "__MACOSX/d/b": b"icon"}
+    ),
     "bom.csv": lambda text: text.encode("utf-8-sig"),
     "utf-16.txt": lambda text: text.encode("utf-16"),
     "latin.csv": lambda text: text.encode("latin-1"),

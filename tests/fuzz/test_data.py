@@ -1,9 +1,7 @@
 """Readers of data give a table or a `DataError` in one line, whatever is in the files."""
 
-import io
 import sys
 import tempfile
-import zipfile
 from functools import cache, partial
 from pathlib import Path
 
@@ -64,11 +62,9 @@ def damaged(draw, name):
         array = files.npy_that_declares(shape, draw(st.sampled_from(types)), X.tobytes())
         if name == "X.npy":
             return {name: array}
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w", draw(st.sampled_from([0, 8, 14]))) as archive:
-            archive.writestr(draw(st.sampled_from(["X.npy", "X_train.npy", "../X.npy"])), array)
-            archive.writestr("y.npy", files.npy_bytes(WHOLE))
-        return {name: packed.getvalue()}
+        inputs = draw(st.sampled_from(["X.npy", "X_train.npy", "../X.npy"]))
+        members = {inputs: array, "y.npy": files.npy_bytes(WHOLE)}
+        return {name: files.zip_bytes(members, draw(st.sampled_from([0, 8, 14])))}
     return draw(altered_folder(whole(name, draw(st.integers(0, len(FORMATS[name]) - 1)))))
 
 
