@@ -21,24 +21,6 @@ from tests.differences import central
 from tests.likelihoods.references import CASES
 
 
-def test_members_that_coincide():
-    """Two ordered classes are a probit; two classes of independent noise one of their gap."""
-    rng = np.random.default_rng(13)
-    mean, variance = 3.0 * rng.normal(size=(40, 1)), rng.uniform(0.1, 9.0, size=(40, 1))
-    target = rng.integers(2, size=40)
-    probit = Probit(0.7).moments(mean, variance, target)
-    ordered = OrderedProbit((-0.7,)).moments(mean, variance, target)
-    np.testing.assert_allclose(ordered.slope, probit.slope, rtol=1e-11)
-    np.testing.assert_allclose(ordered.curvature, probit.curvature, rtol=1e-11)
-    means, variances = 3.0 * rng.normal(size=(40, 2)), rng.uniform(0.1, 9.0, size=(40, 2))
-    pair = MultinomialProbit().moments(means, variances, target)
-    gap = np.sqrt(2.0 + variances.sum(axis=1, keepdims=True))
-    one = Probit().moments((means[:, 1:] - means[:, :1]) / gap, np.zeros((40, 1)), target)
-    np.testing.assert_allclose(pair.log_z, one.log_z, atol=1e-6)
-    np.testing.assert_allclose(pair.slope, one.slope / gap * [-1.0, 1.0], atol=1e-6)
-    np.testing.assert_allclose(pair.curvature, np.repeat(one.curvature / gap**2, 2, 1), atol=1e-6)
-
-
 def test_ordered_classes_start_from_their_shares():
     target = np.repeat([0, 1, 2, 3], [30, 10, 20, 40])
     found = OrderedProbit.start(4).suited_to(24.0, target)

@@ -49,27 +49,6 @@ def test_climbs_a_concave_function_in_any_metric():
     assert np.abs(function(ascent.point)[1]).max() < 1e-6
 
 
-def test_goes_back_and_knows_what_it_would_be_with_another_penalty():
-    matrix, right = quadratic(2)
-    more, _ = quadratic(3)
-    function, other = softened(matrix, right), softened(matrix + more, right)
-    metric = np.diag(matrix.diagonal() + 1.0)
-    ascent = Ascent.at(np.zeros(12), function)
-    points = [ascent.point]
-    for _ in range(6):
-        ascent.step(function, lambda g: np.linalg.solve(metric, g))
-        points.append(ascent.point)
-    carried = ascent.minus_quadratic(lambda x: more @ x)
-    for state, goal in ((ascent, function), (carried, other)):
-        for rounds in range(7):
-            past = state.rewind(rounds)
-            value, gradient = goal(points[6 - rounds])
-            assert_allclose(past.point, points[6 - rounds], atol=1e-11)
-            assert_allclose(past.value, value, atol=1e-9)
-            assert_allclose(past.gradient, gradient, atol=1e-9)
-            assert len(past.steps) == len(past.changes) == len(past.gains) == 6 - rounds
-
-
 def test_a_step_that_ends_at_the_bounds_is_halved_from_there():
     tried = []
 
