@@ -1,12 +1,12 @@
 """Rows of which some are active, and what the evidence needs of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sparsegp.ivm.evidence_rows import RowSums, pieces, row_sums
-from sparsegp.kernels import Kernel
 from sparsegp.learning.evidence import Evidence, Members, evidence
 from sparsegp.learning.objective import Objective
 from sparsegp.likelihoods.base import Likelihood
@@ -14,13 +14,14 @@ from sparsegp.likelihoods.base import Likelihood
 
 @dataclass
 class Rows:
-    """Training rows, of which some are active and some do not count."""
+    """Training rows, of which some are active, for some classes, and some do not count."""
 
     X: np.ndarray
     target: np.ndarray
     active: np.ndarray
     counts: np.ndarray
     weights: np.ndarray | None = None
+    places: Sequence[np.ndarray] | None = None
 
     def sum_rows(self, processes: Any, likelihood: Likelihood) -> list[RowSums]:
         counts, group = self.counts.copy(), 32
@@ -31,15 +32,15 @@ class Rows:
 
     @property
     def members(self) -> Members:
-        every = np.arange(len(self.active))
+        places = [np.arange(len(self.active))] if self.places is None else self.places
         own = None if self.weights is None else self.weights[self.active]
-        return Members(self.X[self.active], self.target[self.active], [every], own)
+        return Members(self.X[self.active], self.target[self.active], places, own)
 
-    def evidence(self, kernel: Kernel, likelihood: Likelihood, sites: np.ndarray) -> Evidence:
-        return evidence([kernel], likelihood, self.members, sites, self.sum_rows)
+    def evidence(self, kernels: Any, likelihood: Likelihood, sites: np.ndarray) -> Evidence:
+        return evidence(kernels, likelihood, self.members, sites, self.sum_rows)
 
-    def objective(self, kernel: Kernel, likelihood: Likelihood, **options: Any) -> Objective:
-        return Objective([kernel], likelihood, self.members, self.sum_rows, **options)
+    def objective(self, kernels: Any, likelihood: Likelihood, **options: Any) -> Objective:
+        return Objective(kernels, likelihood, self.members, self.sum_rows, **options)
 
 
 def make_rows(

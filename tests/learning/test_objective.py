@@ -28,13 +28,13 @@ def test_sites_in_order_equal_dense_updates(likelihood):
     np.testing.assert_allclose(sites, expected, rtol=1e-9)
     if likelihood.numeric:
         np.testing.assert_allclose(noise_sites(likelihood, target), sites, rtol=1e-9)
-        one = rows.objective(KERNEL, likelihood).recompute_sites(np.zeros(7))  # sigma^2 = 1
+        one = rows.objective([KERNEL], likelihood).recompute_sites(np.zeros(7))  # sigma^2 = 1
         np.testing.assert_array_equal(one, np.stack([np.ones(12), target]))
 
 
 def test_rows_that_say_nothing_keep_no_site():
     rows = make_rows(False)
-    objective = rows.objective(2.0 * RBF(1.2), Probit())
+    objective = rows.objective([2.0 * RBF(1.2)], Probit())
     at = objective.start + np.array([0.0, 0.0, 150.0])  # sure of one class
     sites = objective.recompute_sites(at)
     silent = rows.target[rows.active] == 1
@@ -54,7 +54,7 @@ ROWS = replace(make_rows(True, 24, p=2), counts=np.ones(24, bool), weights=WEIGH
 
 
 def value(rows):
-    problem = rows.objective(SMOOTH, NOISE)
+    problem = rows.objective([SMOOTH], NOISE)
     return problem.evaluate(problem.start, np.empty(0))
 
 
