@@ -18,13 +18,9 @@ BINS = 10
 
 
 def simulated(groups, rows, kind):
-    """Draw many small problems as one, in groups so far apart that they are independent.
+    """Return many small problems as one, and the weights (I + K)^-1 y from which labels come.
 
-    Returns
-    -------
-    problem : Problem
-    weights : (groups rows, R)
-        (I + K)^-1 y of the noisy latent values from which the labels come.
+    Rows are in groups so far apart that they are independent; y are noisy latent values.
     """
     rng = np.random.default_rng(11)
     x = rng.normal(size=(groups, rows, 1)) + 1000.0 * np.arange(groups)[:, np.newaxis, np.newaxis]

@@ -1,7 +1,7 @@
 """A search whose trials have figures made up."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sparsegp.learning.trials import Outcome, Trial
 RULES = {"auto": np.ones(2)}
 
 
+@dataclass
 class Nature:
     """Nlpp of what is tried; trials in order, as many as there is time for.
 
@@ -23,16 +24,12 @@ class Nature:
     What is learnt again may have figures of its own.
     """
 
-    def __init__(
-        self,
-        nlpp: Mapping[str, float] = {},
-        noise: float = 0,
-        time: int = 10**9,
-        p: int = 2,
-        again: Mapping[str, float] = {},
-    ) -> None:
-        self.nlpp, self.noise, self.time, self.p, self.again = nlpp, noise, time, p, again
-        self.trials: list[Trial] = []
+    nlpp: Mapping[str, float] = field(default_factory=dict)
+    noise: float = 0
+    time: int = 10**9
+    p: int = 2
+    again: Mapping[str, float] = field(default_factory=dict)
+    trials: list[Trial] = field(default_factory=list)
 
     def of(self, kernel: str, n_active: int = 0) -> float:
         return self.nlpp.get(f"{n_active}", self.nlpp.get(kernel, 1.0 + hash_of(kernel)))
