@@ -12,17 +12,6 @@ def quadratic(seed):
     return root @ root.T + 0.1 * np.eye(12), rng.normal(size=12)
 
 
-def softened(matrix, right):
-    """Return a concave function that is no quadratic."""
-
-    def function(x):
-        soft = np.logaddexp(0.0, x)
-        value = right @ x - 0.5 * x @ matrix @ x - soft.sum()
-        return float(value), right - matrix @ x - np.exp(x - soft)
-
-    return function
-
-
 def test_one_step_in_the_exact_metric_reaches_the_maximum():
     matrix, right = quadratic(0)
 
@@ -36,8 +25,13 @@ def test_one_step_in_the_exact_metric_reaches_the_maximum():
 
 def test_climbs_a_concave_function_in_any_metric():
     matrix, right = quadratic(1)
-    function = softened(matrix, right)
     metric = np.diag(matrix.diagonal() + 1.0)
+
+    def function(x):
+        soft = np.logaddexp(0.0, x)
+        value = right @ x - 0.5 * x @ matrix @ x - soft.sum()
+        return float(value), right - matrix @ x - np.exp(x - soft)
+
     ascent = Ascent.at(np.zeros(12), function)
     values = [ascent.value]
     for _ in range(200):
