@@ -46,7 +46,7 @@ def same(model, other, X):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_repeated_and_removed_rows_in_any_order(name):
-    """Held-out rows change nothing. The evidence of a regression: learning/test_objective.py."""
+    """Held-out rows change nothing. The evidence of a regression: learning/test_evidence.py."""
     settings = dict(SETTINGS[name])
     rows = settings.pop("rows", N)
     x, y, w = X[:rows], Y[:rows], W[:rows]

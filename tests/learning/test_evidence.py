@@ -1,6 +1,9 @@
-"""The evidence criterion of one process and of several: dense formulas, differences, bits."""
+"""The evidence criterion of one process and of several: dense formulas, differences, bits.
 
-from dataclasses import replace
+And what is minimised: sites that follow the parameters, and weights of rows.
+"""
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,18 +11,17 @@ from scipy.stats import multivariate_normal, norm
 
 from sparsegp.errors import NumericalError
 from sparsegp.ivm.criteria import CRITERIA
-from sparsegp.ivm.evidence_rows import pieces
-from sparsegp.kernels import ARD, RBF, Linear, Matern32, Matern52
+from sparsegp.ivm.evidence_rows import pieces, row_sums
+from sparsegp.kernels import ARD, RBF, Linear, Matern32, Matern52, parse
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.evidence import ActivePart, Members, evidence
 from sparsegp.learning.hyperpriors import Hyperprior
-from sparsegp.learning.objective import Objective, noise_sites, parameter_names
+from sparsegp.learning.objective import Objective, noise_sites, parameter_names, sites_in_order
 from sparsegp.likelihoods import Gaussian, MultinomialProbit, Probit, SiteRule
 from sparsegp.likelihoods.softmax import Softmax
 from sparsegp.math.products import TILE
 from tests.differences import central
 from tests.ivm import problems
-from tests.learning.rows import make_rows
 
 KERNELS = [
     2.0 * RBF(1.2),
@@ -39,6 +41,47 @@ CASES = {
     "three classes, one empty": (PROBITS, EACH, EMPTY),
     "softmax": (SOFTMAX, EACH, PLACES),
 }
+
+
+@dataclass
+class Rows:
+    """Training rows, of which some are active, for some classes, and some do not count."""
+
+    X: np.ndarray
+    target: np.ndarray
+    active: np.ndarray
+    counts: np.ndarray
+    weights: np.ndarray | None = None
+    places: list[np.ndarray] | None = None
+
+    def sum_rows(self, processes, likelihood):
+        counts, group = self.counts.copy(), 32
+        counts[self.active] = False
+        spare = pieces(len(self.X), group).bit_length()
+        rows = self.X, self.target, counts, group
+        return [row_sums(*rows, processes, likelihood, spare, self.weights)]
+
+    @property
+    def members(self):
+        places = [np.arange(len(self.active))] if self.places is None else self.places
+        own = None if self.weights is None else self.weights[self.active]
+        return Members(self.X[self.active], self.target[self.active], places, own)
+
+    def evidence(self, kernels, likelihood, sites):
+        return evidence(kernels, likelihood, self.members, sites, self.sum_rows)
+
+    def objective(self, kernels, likelihood, **options):
+        return Objective(kernels, likelihood, self.members, self.sum_rows, **options)
+
+
+def make_rows(numeric, n=100, d=9, p=3, seed=0):
+    """Rows of a smooth function with noise; a fifth of them do not count."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    latent = np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n)
+    target = latent if numeric else (latent > 0.2).astype(np.int64)
+    active = rng.choice(n, d, replace=False)
+    return Rows(X, target, active, rng.random(n) < 0.8)
 
 
 def some_sites(count, seed=1):
@@ -225,3 +268,63 @@ def test_rows_that_are_not_active_count_and_no_others(case):
     if not several:
         anew = objective.recompute_sites(objective.start)
         np.testing.assert_allclose(anew[0], sites[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("likelihood", [Probit(0.3), Gaussian(0.2)], ids=lambda x: x.name)
+def test_sites_in_order_equal_dense_updates(likelihood):
+    rows = make_rows(likelihood.numeric, d=12)
+    x, target = rows.X[rows.active], rows.target[rows.active]
+    K, expected = KERNELS[1](x, x), np.zeros((2, 12))
+    for j in range(12):
+        A = K @ np.linalg.inv(np.eye(12) + expected[0][:, None] * K)  # Pi has zeros so far
+        h, a = A @ expected[1], np.diagonal(A)
+        found = likelihood.moments(h[[j], None], a[[j], None], target[[j]])
+        alpha, nu = found.slope[0, 0], found.curvature[0, 0]
+        expected[:, j] = np.array([nu, h[j] * nu + alpha]) / (1.0 - a[j] * nu)
+    sites = sites_in_order(KERNELS[1], likelihood, x, target)
+    np.testing.assert_allclose(sites, expected, rtol=1e-9)
+    if likelihood.numeric:
+        np.testing.assert_allclose(noise_sites(likelihood, target), sites, rtol=1e-9)
+        one = rows.objective([KERNELS[1]], likelihood).recompute_sites(np.zeros(7))  # sigma^2 = 1
+        np.testing.assert_array_equal(one, np.stack([np.ones(12), target]))
+
+
+def test_rows_that_say_nothing_keep_no_site():
+    rows = make_rows(False)
+    objective = rows.objective([2.0 * RBF(1.2)], Probit())
+    at = objective.start + np.array([0.0, 0.0, 150.0])  # sure of one class
+    sites = objective.recompute_sites(at)
+    silent = rows.target[rows.active] == 1
+    assert silent.any()
+    assert (~silent).any()
+    np.testing.assert_array_equal(sites[:, silent], 0.0)
+    assert (sites[0, ~silent] > 0.5).all()
+    value, gradient = objective.evaluate(at, sites)
+    assert np.isfinite(value)
+    assert np.isfinite(gradient).all()
+
+
+SMOOTH, NOISE = parse("2*rbf(1)"), Gaussian(0.3)
+"""For rows with weights."""
+WEIGHT = np.random.default_rng(0).integers(1, 5, 24).astype(float)
+ROWS = replace(make_rows(True, 24, p=2), counts=np.ones(24, bool), weights=WEIGHT)
+
+
+def value(rows):
+    problem = rows.objective([SMOOTH], NOISE)
+    return problem.evaluate(problem.start, np.empty(0))
+
+
+def copies(active):
+    """Every row as often as it weighs, the active ones too."""
+    rows = np.repeat(np.arange(24), WEIGHT.astype(int))
+    among = np.flatnonzero(np.isin(rows, active))
+    return Rows(ROWS.X[rows], ROWS.target[rows], among, np.ones(len(rows), bool))
+
+
+@pytest.mark.parametrize("active", [np.arange(24), np.flatnonzero(WEIGHT == 1.0)], ids=len)
+def test_rows_count_as_often_as_they_weigh(active):
+    """Copies of a row that is not active are not active either."""
+    found, exact = value(replace(ROWS, active=active)), value(copies(active))
+    assert found[0] == pytest.approx(exact[0], rel=1e-10)
+    np.testing.assert_allclose(found[1], exact[1], rtol=1e-8, atol=1e-8)
