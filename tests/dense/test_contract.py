@@ -1,16 +1,20 @@
-"""What every dense method must do, whichever likelihood it is for."""
+"""What every dense method must do, whichever likelihood it is for; kernels learnt by evidence."""
+
+import pickle
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sparsegp.dense import METHODS, Fit, Mixture, Problem, likelihood_for, parse_method
+from sparsegp.dense import METHODS, Fit, Mixture, Problem, Session, likelihood_for, parse_method
+from sparsegp.dense.learning import maximise
 from sparsegp.dense.sampling import Schedule, Target, kernel_prior
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.kernels import RBF
-from sparsegp.likelihoods import OrderedProbit
+from sparsegp.learning.hyperpriors import Hyperprior
+from sparsegp.likelihoods import Gaussian, OrderedProbit
+from sparsegp.state import to_arrays
 from tests.dense import references
-from tests.dense.sessions import StoppedError, Watched
 from tests.differences import central
 
 QUICK = {
@@ -146,6 +150,37 @@ def test_a_start_changes_the_way_not_the_end(method, limit, likelihood):
         parse_method(few).evidence(near)
 
 
+class StoppedError(Exception):
+    """Raised in a session that ends a fit."""
+
+
+class Watched(Session):
+    """Keeps the states that a checkpoint would hold, and ends after so many of them."""
+
+    def __init__(self, former=None, last=10**9):
+        object.__setattr__(self, "states", [])
+
+        def report(status, state):
+            assert not 0 < status.total < status.done  # zero is not known
+            assert all(np.isfinite(value) for value in status.figures.values())
+            if not status.finished:
+                saved = {name: array.copy() for name, array in to_arrays(state).items()}
+                self.states.append(saved)
+                if len(self.states) >= last:
+                    raise StoppedError
+
+        super().__init__(former or {}, report, last_first)
+
+
+def last_first(function, shared, tasks):
+    """Run tasks, the last one first, with what has been sent as bytes."""
+    found = []
+    for task in reversed(tasks):
+        sent, own = pickle.loads(pickle.dumps((shared, task)))
+        found.append(function(sent, own))
+    return found[::-1]
+
+
 def assert_same(one, other):
     if isinstance(one, Fit):
         assert one.trace == other.trace
@@ -185,6 +220,53 @@ def test_chains_over_kernels_go_on_with_the_same_bits(method):
     prior = kernel_prior("v: lognormal(0, 1); l: lognormal(0, 0.3)", some)
     plan = Schedule(chains=3, burn_in=12, draws=13, kept=7, leapfrogs=3)
     check_resumed(lambda session: plan.fit(Target(METHODS[method](), some, prior), session), 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "likelihood"),
+    [("laplace", "probit"), ("laplace", "softmax"), ("ep(schedule='parallel')", "probit")],
+)
+def test_most_probable_kernels(text, likelihood):
+    method, some = parse_method(text), problem(likelihood, "laplace", 16, likelihood == "softmax")
+    hyperprior = kernel_prior("v: lognormal(1, 1); l: gamma(1, 4)", some)
+    found, trace = maximise(method, some, hyperprior)
+
+    def criterion(parameters):
+        return hyperprior(parameters)[0] - method.evidence(some.with_parameters(parameters)).value
+
+    end = found.parameters()
+    least = criterion(end)
+    assert least < criterion(some.parameters()) - 0.1
+    for unit in np.eye(len(end)):
+        assert least <= min(criterion(end + s * 0.02 * unit) for s in (1, -1))
+    best = max(trace, key=lambda row: row["log_posterior"])
+    assert_allclose(best["parameters"], end, rtol=1e-12)
+    assert best["log_posterior"] == pytest.approx(-least, abs=1e-6)
+    assert best["log_evidence"] == pytest.approx(method.evidence(found).value, abs=1e-6)
+
+
+def test_bounds_of_learnt_kernels(monkeypatch):
+    some = problem("probit", "laplace", 16)
+    monkeypatch.setattr("sparsegp.dense.learning.REACH", 0.1)
+    found, _ = maximise(METHODS["laplace"](), some, Hyperprior())
+    assert np.abs(found.parameters() - some.parameters()).max() == pytest.approx(0.1)
+
+
+def test_records_of_another_search_are_not_used():
+    some, watched = problem("probit", "laplace", 16), Watched(last=2)
+    with pytest.raises(StoppedError):
+        maximise(METHODS["laplace"](), some, Hyperprior(), watched)
+    moved = some.with_parameters(some.parameters() + 0.1)
+    expected = maximise(METHODS["laplace"](), moved, Hyperprior())
+    found = maximise(METHODS["laplace"](), moved, Hyperprior(), Watched(watched.states[-1]))
+    assert found[1] == expected[1]
+
+
+def test_evidence_that_is_not_finite():
+    some = problem("probit", "laplace", 16)
+    broken = Problem(some.x, np.full(16, np.nan), some.kernels, Gaussian(0.1), 1)
+    with pytest.raises(NumericalError, match="log evidence and its gradient must be finite"):
+        maximise(METHODS["exact"](), broken, Hyperprior())
 
 
 @pytest.mark.parametrize("method", list(METHODS))
