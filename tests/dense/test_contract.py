@@ -174,10 +174,7 @@ class Watched(Session):
 
 def last_first(function, shared, tasks):
     """Run tasks, the last one first, with what has been sent as bytes."""
-    found = []
-    for task in reversed(tasks):
-        sent, own = pickle.loads(pickle.dumps((shared, task)))
-        found.append(function(sent, own))
+    found = [function(*pickle.loads(pickle.dumps((shared, task)))) for task in reversed(tasks)]
     return found[::-1]
 
 

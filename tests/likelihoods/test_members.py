@@ -18,7 +18,7 @@ from sparsegp.likelihoods import (
 from sparsegp.likelihoods.expectation import log_probabilities
 from sparsegp.math.quadrature import CHUNK_TERMS
 from tests.differences import central
-from tests.likelihoods.references import CASES
+from tests.likelihoods.test_contract import CASES
 
 
 def test_ordered_classes_start_from_their_shares():
