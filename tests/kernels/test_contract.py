@@ -171,13 +171,6 @@ def test_text_pickle_hash_and_parameters_round_trip(kernel, formula):
     np.testing.assert_allclose(kernel.with_parameters(other).parameters(), other, atol=1e-13)
 
 
-def test_parameters_have_names():
-    """The exponent of a power is none of them."""
-    kernel = 2 * ARD((1.0, 2.0)) + Linear() * Power(1.0, (3.0,))
-    expected = "constant.value ard.length_scales ard.length_scales linear.variance"
-    assert " ".join(kernel.parameter_names) == f"{expected} power.length_scales"
-
-
 @every_kernel
 @pytest.mark.parametrize("diag", [False, True])
 def test_gradient_against_finite_differences(kernel, formula, diag):
