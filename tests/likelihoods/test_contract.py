@@ -278,11 +278,8 @@ def test_site_precisions_are_not_negative(case):
     if case.n_latent == 1:
         fallback = Likelihood.moments(case.likelihood, mean, variance, target)
         assert_sites_are_proper(fallback, variance)
-
-
-def test_site_precisions_of_the_least_softmax_rule_are_not_negative():
-    mean, variance, target = extremes(CASES[-1])
-    assert_sites_are_proper(Softmax().moments(mean, variance, target), variance)
+    if case.likelihood.name == "softmax":  # with the fewest nodes, too
+        assert_sites_are_proper(Softmax().moments(mean, variance, target), variance)
 
 
 @every_case

@@ -1,10 +1,11 @@
-"""Exact sums: the same to the last bit in any order, by one quantum or by levels."""
+"""Exact sums: the same to the last bit in any order, by a quantum or by levels; hashes of rows."""
 
 import math
 
 import numpy as np
 import pytest
 
+from sparsegp.math.hashing import PIECE, hashes_of_rows
 from sparsegp.math.summation import STEP, LevelSum, quantum, snap
 
 
@@ -60,3 +61,17 @@ def test_levels_at_their_limits_and_at_the_ends_of_the_range():
     assert summed(np.array([[1e307], [2e307]])).total()[0] == pytest.approx(3e307, rel=1e-9)
     assert np.isnan(summed(np.array([[1.0], [np.inf], [2.0]])).total()).all()
     assert np.isnan(summed(np.array([[np.nan], [1.0]])).total()).all()
+
+
+def test_equal_rows_and_no_others_have_equal_hashes():
+    rng = np.random.default_rng(0)
+    X = rng.integers(-3, 4, (PIECE, 5)) * 0.5
+    _, family = np.unique(X, axis=0, return_inverse=True)
+    for rows in (X, X.astype(np.float32), np.where(X == 0.0, -0.0, X), np.asfortranarray(X)):
+        hashes = hashes_of_rows(rows)
+        np.testing.assert_array_equal(hashes, hashes_of_rows(X))
+        _, found = np.unique(hashes, return_inverse=True)
+        pairs = np.unique(np.stack([family.ravel(), found]), axis=1)
+        assert pairs.shape[1] == len(np.unique(family)) == len(np.unique(found))
+    turned = hashes_of_rows(X[:, ::-1])
+    assert ((turned == hashes_of_rows(X)) == (X[:, ::-1] == X).all(axis=1)).all()
