@@ -141,12 +141,10 @@ def test_leading_axes_equal_loops(kernel, formula, left, right):
 @every_kernel
 def test_inputs_are_not_changed_and_may_be_empty(kernel, formula):
     x, z = X.copy(), Z.copy()
-    x.flags.writeable = z.flags.writeable = False
+    x.flags.writeable = z.flags.writeable = False  # else an error
     kernel(x, z)
     kernel(x, x)
     kernel.diag(x)
-    np.testing.assert_array_equal(x, X)
-    np.testing.assert_array_equal(z, Z)
     assert kernel(X, X[:0]).shape == (len(X), 0)
     assert kernel(X[:0], X).shape == (0, len(X))
     assert kernel.diag(X[:0]).shape == (0,)

@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal, norm
 from sparsegp.errors import NumericalError
 from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.ivm.evidence_rows import pieces, row_sums
-from sparsegp.kernels import ARD, RBF, Linear, Matern32, Matern52, parse
+from sparsegp.kernels import ARD, RBF, Linear, Matern32, Matern52
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.evidence import ActivePart, Members, evidence
 from sparsegp.learning.hyperpriors import Hyperprior
@@ -304,14 +304,12 @@ def test_rows_that_say_nothing_keep_no_site():
     assert np.isfinite(gradient).all()
 
 
-SMOOTH, NOISE = parse("2*rbf(1)"), Gaussian(0.3)
-"""For rows with weights."""
 WEIGHT = np.random.default_rng(0).integers(1, 5, 24).astype(float)
 ROWS = replace(make_rows(True, 24, p=2), counts=np.ones(24, bool), weights=WEIGHT)
 
 
 def value(rows):
-    problem = rows.objective([SMOOTH], NOISE)
+    problem = rows.objective([RBF(1.0)], Gaussian(0.3))
     return problem.evaluate(problem.start, np.empty(0))
 
 
