@@ -27,11 +27,9 @@ def problem(name, n=20, n_kernels=1):
     return references.problem(BIASED[name], n, kernels, max(2, BIASED[name].n_latent(3)))
 
 
-SEVERAL = ("softmax", "multinomial_probit")
-
-
 @pytest.mark.parametrize(
-    ("name", "n_kernels"), [*((name, 1) for name in BIASED), *((name, 3) for name in SEVERAL)]
+    ("name", "n_kernels"),
+    [*((name, 1) for name in BIASED), ("softmax", 3), ("multinomial_probit", 3)],
 )
 def test_definition_with_full_matrices(name, n_kernels):
     some = problem(name, n=5, n_kernels=n_kernels)
@@ -82,11 +80,10 @@ def test_huge_variances_need_shorter_steps(name):
     rng = np.random.default_rng(6)
     count = 3 if name == "softmax" else 2
     x, target = rng.normal(size=(40, 2)), rng.integers(0, count, 40)
-    n_latent = 3 if count == 3 else 1
-    some = Problem(x, target, [1e8 * RBF(0.7)], LIKELIHOODS[name].start(count), n_latent)
+    likelihood = LIKELIHOODS[name].start(count)
+    some = Problem(x, target, [1e8 * RBF(0.7)], likelihood, likelihood.n_latent(count))
     found = Laplace().fit(some)
     latent = Mixture(found.components, x).latent(x)[0]
-    likelihood = some.likelihood
     assert np.isfinite(found.log_evidence)
     slope = likelihood.gradient(latent, target)[1]
     assert_allclose(slope, found.components[0].coefficients[0], atol=2e-5)
