@@ -64,15 +64,6 @@ def test_calibration_mends_probabilities_that_are_too_soft(kind):
     assert nlpp(learned, X_test, y_test) < nlpp(plain, X_test, y_test)
 
 
-def test_units_of_numbers_do_not_matter():
-    X, y, X_test = data_for("regression")
-    one, other = train("regression", X, y), train("regression", X, 1000.0 * y - 7.0)
-    mean, variance = one.predictive_mean_and_variance(X_test)
-    found = other.predictive_mean_and_variance(X_test)
-    assert_allclose(found[0], 1000.0 * mean - 7.0, rtol=1e-4)
-    assert_allclose(found[1], 1e6 * variance, rtol=1e-4)
-
-
 def test_state_is_shown_as_dask_arrays(digits):
     X, y = digits
     settings = TrainSettings(
