@@ -10,64 +10,45 @@ import pytest
 
 from tests.processes import environment, run_python
 
-COUNT = """
-import threadpoolctl
+START = """
+import numpy as np, sparsegp, scipy.linalg, threadpoolctl
+from sklearn.datasets import load_digits
+from sparsegp.blas import single_threaded_blas
+X, y = (rows[:900] for rows in load_digits(return_X_y=True))
 def counts():
     return [x["num_threads"] for x in threadpoolctl.threadpool_info() if x["user_api"] == "blas"]
 """
-DATA = """
-import numpy as np, sparsegp, scipy.linalg
-from sklearn.datasets import load_digits
-X, y = (rows[:900] for rows in load_digits(return_X_y=True))
-"""
 
 
-def run(*script):
+def run(script):
     names = {"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "2"}
-    run_python("-c", "".join(script), env=environment() | names, timeout=120)
+    run_python("-c", START + script, env=environment() | names, timeout=120)
 
 
-def test_lazy_predictions_are_the_eager_ones():
-    run(
-        DATA,
-        """
+def test_predictions_in_threads_and_chunks_are_the_same_and_leave_the_process_as_it_was():
+    run("""
 import dask.array as da
+from concurrent.futures import ThreadPoolExecutor
 model = sparsegp.train(X, y, n_active=300, calibration="none")
+before = counts()
+assert max(before) == 2
 for predict in (model.predict_proba, lambda X: model.latent_mean_and_variance(X)[1]):
     eager = predict(X)
     for rows in (100, 600):
         lazy = predict(da.from_array(X, chunks=(rows, 64)))
         for scheduler in ("threads", "synchronous"):
             assert (lazy.compute(scheduler=scheduler) == eager).all()
-""",
-    )
-
-
-def test_predictions_of_several_threads_leave_the_process_as_it_was():
-    run(
-        COUNT,
-        DATA,
-        """
-model = sparsegp.train(X, y, n_active=100, posterior="adf")
-from concurrent.futures import ThreadPoolExecutor
-before, expected = counts(), model.predict_proba(X)
-assert max(before) == 2
-with ThreadPoolExecutor(4) as pool:
-    found = list(pool.map(lambda size: model.predict_proba(X[:size]), [300, 700, 900] * 4))
-assert all((probabilities == expected[: len(probabilities)]).all() for probabilities in found)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda size: predict(X[:size]), [300, 700, 900] * 4))
+    assert all((some == eager[: len(some)]).all() for some in found)
 assert counts() == before
-""",
-    )
+""")
 
 
 def test_the_last_of_several_restores_what_the_first_found():
     """Whatever the order in which they end; and a limit of the caller."""
-    run(
-        COUNT,
-        """
+    run("""
 import threading
-import numpy, scipy.linalg
-from sparsegp.blas import single_threaded_blas
 before = counts()
 def hold(begun, event):
     with single_threaded_blas():
@@ -89,22 +70,17 @@ with threadpoolctl.threadpool_limits(2):
         assert set(counts()) == {1}
     assert set(counts()) == {2}
 assert counts() == before
-""",
-    )
+""")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot fork here")
 def test_a_forked_child_trains_and_tunes():
     """While another thread of the parent holds the limit, which the child has not."""
-    run(
-        COUNT,
-        DATA,
-        """
+    run("""
+import os, signal, threading
 X, y = X[:400], y[:400]
 model = sparsegp.train(X, y, n_active=20)
-import os, signal, threading
-from sparsegp.blas import single_threaded_blas
 sparsegp.tune(X, y, n_active=10, max_trials=1)
 before, begun, leave = counts(), threading.Event(), threading.Event()
 def hold():
@@ -123,5 +99,4 @@ if child == 0:
 leave.set()
 assert os.waitpid(child, 0)[1] == 0
 assert counts() == before
-""",
-    )
+""")
