@@ -216,20 +216,25 @@ def test_what_cannot_fit_is_refused_and_what_may_not_warned_of(caplog):
         check_rooms(dense, [DRIVER])
 
 
+LIMITED = """
+import resource, sys
+from sparsegp.cli import main
+import sparsegp.fit
+text = open("/proc/self/status").read().split("VmData:")[1]
+limit = int(text.split()[0]) * 1024 + int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+main()
+"""
+"""The program, which may take so many bytes more than its libraries have."""
+
+
 def test_a_run_in_threads_is_refused_before_it_reads(tmp_path):
     """By the limit of the system on the memory of the process."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 3000)
     np.savez(tmp_path / "rows.npz", X=rng.standard_normal((3, 10))[y], y=y)
-    program = (
-        "import resource, sys; from sparsegp.cli import main; import sparsegp.fit\n"
-        "text = open('/proc/self/status').read().split('VmData:')[1]\n"
-        "limit = int(text.split()[0]) * 1024 + 250_000_000\n"
-        "resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))\n"
-        "main()"
-    )
     words = ("train", "rows.npz", "--n-active", 2500, "--quiet")
-    done = run_python("-c", program, *words, code=2, cwd=tmp_path)
+    done = run_python("-c", LIMITED, 250_000_000, *words, code=2, cwd=tmp_path)
     (line,) = done.stderr.splitlines()
     found = re.match(r"error: this run takes .* in this process, .*; what .*--n-active (\d+)", line)
     assert found is not None, line
@@ -268,19 +273,6 @@ def test_workers_with_small_limits_refuse_a_run():
 
 # -- arrays in files ------------------------------------------------------------------------------
 
-LIMITED = """
-import resource, sys
-import sparsegp
-from sparsegp.data import open_dataset
-resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[1]), int(sys.argv[1])))
-scratch = sys.argv[3] if len(sys.argv) > 3 else None
-model = sparsegp.train(
-    open_dataset(sys.argv[2]).train, n_active=256, posterior="adf", criterion="random",
-    kernel="rbf(20)", scaling="none", runtime="threads=1", report_every=1000, scratch=scratch,
-)
-print(len(model.rows))
-"""
-
 
 @pytest.mark.slow
 def test_data_larger_than_the_memory_it_is_given(tmp_path):
@@ -292,10 +284,13 @@ def test_data_larger_than_the_memory_it_is_given(tmp_path):
         X[some] = rng.standard_normal((len(some), p), dtype=np.float32) + y[some, None]
     X.flush()
     np.save(tmp_path / "y.npy", y)
-    words = ("-c", LIMITED, 600 << 20, tmp_path / "X.npy")
-    refused = run_python(*words, code=1).stderr
-    assert re.search(r"SettingsError.*(may|would) fit: .*scratch=DIR", refused)
-    assert run_python(*words, tmp_path).stdout.strip() == "256"
+    words = ("train", tmp_path / "X.npy", "--n-active", 256, "--threads", 1, "--scaling", "none")
+    words += ("--posterior", "adf", "--criterion", "random", "--kernel", "rbf(20)", "--quiet")
+    words = ("-c", LIMITED, 450_000_000, *words, "--out", tmp_path / "run")
+    refused = run_python(*words, code=2).stderr
+    assert re.search(r"error: .*(may|would) fit: .*--scratch DIR", refused)
+    run_python(*words, "--scratch", tmp_path)
+    assert len(sparsegp.load(tmp_path / "run").rows) == 256
 
 
 def test_a_directory_that_cannot_take_it_is_named(tmp_path):
