@@ -1,12 +1,13 @@
 """Runs whose processes are killed at any instant, and runs on a cluster of somebody else's.
 
 Half of the kills hit the driver, which is then started again with --resume; the others hit a worker
-process while the driver goes on. `pytest -s` tells what every kill hit, and when.
+process while the driver goes on. `pytest -s` tells how many there were.
 """
 
 import os
 import signal
 import time
+from contextlib import suppress
 from subprocess import DEVNULL, TimeoutExpired
 
 import numpy as np
@@ -39,33 +40,10 @@ def command(*arguments):
     return "-m", "sparsegp", "train", *arguments, *named, "--quiet"
 
 
-class Driver:
-    """The driver of a run, begun or resumed, and its workers."""
-
-    def __init__(self, run, arguments):
-        self.begin = time.monotonic()
-        how = {"stdout": DEVNULL, "stderr": DEVNULL, "start_new_session": True}
-        self.process = start_python(*command(*arguments, "--out", run, "--resume"), **how)
-
-    def wait(self, seconds):
-        try:
-            return self.process.wait(seconds)
-        except TimeoutExpired:
-            return None
-
-    def kill(self):
-        """Kill the driver; its workers end by themselves."""
-        workers = worker_processes(self.process.pid)
-        self.process.kill()
-        self.process.wait()
-        _, alive = psutil.wait_procs(workers, timeout=PATIENCE)
-        assert not alive
-
-    def kill_worker(self, rng):
-        workers = worker_processes(self.process.pid)
-        if workers:
-            os.kill(workers[rng.integers(len(workers))].pid, signal.SIGKILL)
-        return bool(workers)
+def begin(run, arguments):
+    """Start the driver of a run, which is new or goes on."""
+    how = {"stdout": DEVNULL, "stderr": DEVNULL, "start_new_session": True}
+    return start_python(*command(*arguments, "--out", run, "--resume"), **how)
 
 
 def killed(run, arguments, kills, seconds, seed):
@@ -74,24 +52,28 @@ def killed(run, arguments, kills, seconds, seed):
     A driver that gives up, since workers are lost too fast, is begun again like one that was
     killed.
     """
-    rng, done, driver = np.random.default_rng(seed), 0, Driver(run, arguments)
+    rng, done, driver = np.random.default_rng(seed), 0, begin(run, arguments)
     try:
         for _ in range(20 * kills):
-            status = driver.wait(rng.uniform(0.0, 0.4 * seconds) if done < kills else 600.0)
+            with suppress(TimeoutExpired):
+                driver.wait(rng.uniform(0.0, 0.4 * seconds) if done < kills else 600.0)
+            status, workers = driver.poll(), worker_processes(driver.pid)
             if status == 0:
                 return done
             assert status in {None, 2}
             if status is None and rng.random() < 0.5:
-                done += driver.kill_worker(rng)
+                if workers:
+                    os.kill(workers[rng.integers(len(workers))].pid, signal.SIGKILL)
+                    done += 1
                 continue
-            if status is None:
-                driver.kill()
-                done += 1
-            print(f"kill {done}: the driver was {time.monotonic() - driver.begin:.1f} s old")
-            driver = Driver(run, arguments)
+            driver.kill()
+            driver.wait()
+            done += status is None
+            assert not psutil.wait_procs(workers, timeout=PATIENCE)[1], "workers outlive the driver"
+            driver = begin(run, arguments)
     finally:
-        driver.process.kill()
-        driver.process.wait()
+        driver.kill()
+        driver.wait()
     pytest.fail("the run never came to its end")
 
 
