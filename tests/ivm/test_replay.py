@@ -1,9 +1,6 @@
 """Selections of any kind: blocks, threads, messages sent twice and resuming change no bit."""
 
-import os
 import pickle
-import subprocess
-import sys
 from functools import cache
 
 import numpy as np
@@ -16,6 +13,7 @@ from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import Random
 from sparsegp.ivm.pairs import PairSet
 from tests.ivm.problems import N_ACTIVE, N, bits, candidates, case, on_rings
+from tests.processes import environment, start_python
 
 
 @cache
@@ -46,16 +44,13 @@ for name in ("bounded", "bounded, panel", "panel"):
 @pytest.mark.parametrize("processor", ["Haswell", "SkylakeX"])
 def test_blocks_change_no_bit_on_other_processors(processor):
     """Where OpenBLAS rounds by the place in a tile (Haswell), and where it does not."""
-    done = subprocess.run(
-        [sys.executable, "-c", OTHER_PROCESSOR],
-        env={**os.environ, "OPENBLAS_CORETYPE": processor, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
+    process = start_python(
+        "-c", OTHER_PROCESSOR, env=environment() | {"OPENBLAS_CORETYPE": processor}
     )
-    if done.returncode < 0:
+    errors = process.communicate()[1]
+    if process.returncode < 0:
         pytest.skip(f"this machine cannot do what {processor} can")
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, errors
 
 
 class Twice:
