@@ -52,7 +52,6 @@ def invoke(*arguments: object, code: int = 0, text: str | None = None) -> Result
 
 
 def told(*arguments: object) -> Any:
-    """Return the object that the program prints with --json, on one line."""
     (line,) = invoke(*arguments, "--json").stdout.splitlines()
     return json.loads(line)
 

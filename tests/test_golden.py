@@ -125,7 +125,6 @@ def results(model, X_test):
 
 
 def trained(name):
-    """Results of an entry of `RUNS`."""
     data, settings = RUNS[name]
     rows, X_test = table(data)
     return results(sparsegp.train(*rows, **settings), X_test)

@@ -255,7 +255,6 @@ def test_a_container_has_less_room_than_its_machine(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_workers_with_small_limits_refuse_a_run():
-    """Limits of Dask."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 10)), np.arange(3000) % 3
     options = {"memory_limit": "300MB", "processes": True, "threads_per_worker": 1}

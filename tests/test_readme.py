@@ -67,7 +67,6 @@ def fences(path):
 
 
 def commands(text):
-    """Return the commands of a block as words."""
     parts = [part for line in text.splitlines() for part in line.split("&&")]
     split = [shlex.split(part, comments=True) for part in parts]
     return [words for each in split if (words := [*dropwhile(ASSIGNMENT.match, each)])]
@@ -81,7 +80,6 @@ def shape(line):
 
 
 def nlpps(line):
-    """Return the NLPPs that a line states."""
     return [float(number) for number in re.findall(r"nlpp +(\d+\.\d+)", line)]
 
 

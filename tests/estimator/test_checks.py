@@ -48,7 +48,6 @@ def test_grid_search(iris, n_jobs):
 
 
 def test_one_against_the_rest(iris, words):
-    """A binary likelihood serves more classes, one against the rest."""
     X, X_test = iris[0][:100], iris[0][100:]
     binary = SparseGPClassifier(
         likelihood="probit",

@@ -175,7 +175,6 @@ def test_memory_falls(name):
 
 
 def test_a_block_may_lose_all_its_rows():
-    """And is none the worse for it."""
     run = case("bounded", n_blocks=4)
     active, block = run.finish().active, run.blocks()[1]
     block.keep(active.kept[0])
@@ -204,7 +203,6 @@ def test_a_bound_that_is_not_felt_is_none():
 
 
 def test_as_few_candidates_as_can_be():
-    """All that remain are included."""
     least = Bound(12 * 18, EVERY, 0.5)
     selection = case("bounded", bound=least).finish()
     assert least.for_run(N, N_ACTIVE, 1) == least

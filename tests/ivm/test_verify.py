@@ -23,7 +23,6 @@ def offered(selection, count):
 
 
 def after(texts, stop, **options):
-    """A problem, and its selection after some inclusions."""
     run = on_rings(400, texts, 60, **options)
     return run, run.finish(least=stop)
 

@@ -28,7 +28,6 @@ def resources(name):
 
 
 def custom(name):
-    """Return the resource of the operator in a file."""
     [found] = [each for each in resources(name) if "dask.org" in each["apiVersion"]]
     return found
 

@@ -8,13 +8,11 @@ from sparsegp.store.files import VERSION
 
 
 def members_of(path):
-    """Return the content of a zip by name."""
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 def forge(path, members, compression=zipfile.ZIP_STORED):
-    """Write a zip of these members and its digest."""
     with zipfile.ZipFile(path, "w", compression) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
