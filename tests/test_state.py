@@ -1,17 +1,15 @@
-"""State of every type of field, saved as arrays and read back."""
+"""State saved as arrays and read back; types of fields that every model has are in test_runs.py."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from sparsegp.errors import StoreError
-from sparsegp.likelihoods import Likelihood, Probit
-from sparsegp.state import UNSAVED, from_arrays, to_arrays
+from sparsegp.state import from_arrays, to_arrays
 from sparsegp.types import Doubles
 
 
@@ -30,12 +28,9 @@ class Outer:
     grid: NDArray[Any]
     values: list[float] = field(default_factory=list)
     steps: tuple[Doubles, ...] = ()
-    chains: Sequence[Inner] = ()
-    start: Doubles | None = None
+    chains: Sequence[Inner] = field(default_factory=list)
     other: Inner | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    likelihood: Likelihood | None = None
-    cache: Any = field(default=None, metadata=UNSAVED)
 
 
 FULL = Outer(
@@ -47,13 +42,10 @@ FULL = Outer(
     values=[0.1, -np.inf],
     steps=(np.ones(2), np.zeros(2)),
     chains=[Inner(np.full(k, 0.5)) for k in range(12)],
-    start=np.empty((0, 4)),
     other=Inner(np.ones(1)),
     notes={"a": [1, None], "b": {"c": "text"}},
-    likelihood=Probit(0.25),
-    cache=object(),
 )
-EMPTY = Outer(0, float("nan"), False, Inner(np.empty(0)), np.empty(0, bool))
+EMPTY = Outer(0, float("nan"), False, Inner(np.empty((0, 4))), np.empty(0, bool))
 
 
 @pytest.mark.parametrize("state", [FULL, EMPTY], ids=["full", "empty"])
@@ -61,12 +53,8 @@ def test_comes_back_the_same(state):
     arrays = to_arrays(state)
     assert all(isinstance(array, np.ndarray) for array in arrays.values())
     again = from_arrays(Outer, arrays)
-    assert again.cache is None
-    again.chains = [replace(each) for each in again.chains]
-    assert_array_equal(again.grid, state.grid)
+    assert repr(again) == repr(state)
     assert again.grid.dtype == state.grid.dtype
-    assert repr(again) == repr(replace(state, cache=None, chains=list(state.chains)))
-    assert isinstance(again.steps, tuple)
 
 
 @pytest.mark.parametrize("name", ["number", "inner.point", "notes"])
