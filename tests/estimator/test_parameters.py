@@ -78,11 +78,9 @@ def test_predicts_what_the_model_of_train_predicts(iris, n_classes, given, setti
     np.testing.assert_array_equal(*latent)
 
 
-@pytest.mark.parametrize(
-    "given", [{"likelihood": "softmax", "sites": "moments"}, {"sites": "moments"}]
-)
-def test_each_class_has_a_kernel_where_its_likelihood_needs_it(iris, given):
-    given = {"sites": "moments", "settings": {"n_nodes": 5}, **given}
+@pytest.mark.parametrize("likelihood", [None, "softmax"])
+def test_each_class_has_a_kernel_where_its_likelihood_needs_it(iris, likelihood):
+    given = {"likelihood": likelihood, "sites": "moments", "settings": {"n_nodes": 5}}
     estimator = SparseGPClassifier(n_active=30, **given).fit(*iris)
     assert len(estimator.kernel_) == 3
     again = clone(estimator).set_params(kernel=estimator.kernel_, kernel_per_class=True)
