@@ -11,7 +11,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import sparsegp
 from sparsegp.errors import SettingsError, StoreError
-from sparsegp.progress import Progress
 from sparsegp.store import (
     MODEL,
     Directory,
@@ -21,7 +20,7 @@ from sparsegp.store import (
     read_run,
     write_file,
 )
-from tests.runs import assert_same, data_for, train
+from tests.runs import Stopper, assert_same, data_for, train
 from tests.store.test_folders import get, put
 from tests.store.writer import RUN
 
@@ -282,22 +281,18 @@ def test_a_store_that_is_away_is_like_a_full_disk(store, warnings):
     assert "its store failed (ConnectionError: nobody answers)" in warnings[0]
 
 
-def test_a_run_through_an_outage_gives_the_same_model(store, monkeypatch):
+def test_a_run_through_an_outage_gives_the_same_model(store):
+    """It is over with the first checkpoint that could not be written."""
     X, y, X_new = data_for("all", 300)
-    messages, real, saves = [], RunDirectory.save, []
+    messages = []
 
-    class Recorder(Progress):
+    class Outage(Stopper):
         def message(self, text):
             messages.append(text)
             store.away = False
 
-    def away(self, step, meta, arrays):
-        saves.append(step)
-        store.away = len(saves) == 2
-        return real(self, step, meta, arrays)
-
-    monkeypatch.setattr(RunDirectory, "save", away)
-    model = train("all", X, y, out=store.url, progress=Recorder(), checkpoint_every=8)
-    assert any(line.startswith(f"no checkpoint at {saves[1]}, the run") for line in messages)
+    outage = Outage(3, do=lambda: setattr(store, "away", True))
+    model = train("all", X, y, out=store.url, progress=outage, checkpoint_every=8)
+    assert any(line.startswith("no checkpoint at 16, the run") for line in messages)
     assert_same(model, train("all", X, y), X_new)
     assert_same(sparsegp.load(store.url), model, X_new)
