@@ -50,6 +50,8 @@ def test_it_learns_and_the_curve_tells_so(kind):
     plain = model.settings["posterior"] == "adf" and model.calibration.temperature == 1.0
     if plain and "learn" not in KINDS[kind] and kind != "bound, active":
         assert_allclose(curve, error, rtol=1e-4, atol=0.006)
+        if "train_error" in last:
+            assert_allclose(last["train_error"], np.mean(model.predict(X) != y), atol=0.006)
         rough = kind == "softmax"  # three nodes a class: probabilities sum to one only nearly
         expected = nlpp(model, X_test, y_test)
         assert_allclose(last["heldout_nlpp"], expected, rtol=0.1 if rough else 0.01)

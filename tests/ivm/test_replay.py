@@ -156,15 +156,6 @@ def test_random_rows_are_the_same_whatever_the_order_of_inclusion():
     assert len(np.intersect1d(other, one)) < 15
 
 
-def test_metrics_of_training_rows_count_errors():
-    run = on_rings(300, ["rbf(0.7)"], 60)
-    selection = run.finish()
-    (block,) = selection.blocks.blocks
-    metrics, wrong = block.marginal_metrics(), block.array("mean").argmax(axis=1) != run.target
-    assert (metrics.rows, metrics.loss, metrics.log_z) == (300, int(wrong.sum()), 0.0)
-    assert metrics.loss < 30
-
-
 def test_blocks_start_at_whole_tiles():
     run = on_rings(10, ["rbf(1.0)"], 2)
     with pytest.raises(ValueError, match="multiple of 256, got 100"):

@@ -129,13 +129,6 @@ def test_random_rows_are_the_same_as_without_a_bound():
     assert len(candidates(bounded)) == BOUND.entries // N_ACTIVE - EVERY
 
 
-def test_bounds_on_scores_go_with_the_rows_that_are_kept():
-    """The same rows as by all scores."""
-    lazy, all_ = case("bounded").finish(), case("bounded", lazy=False).finish()
-    assert all(block.scores.lazy for block in lazy.blocks.blocks)
-    assert_array_equal(lazy.active.rows, all_.active.rows)
-
-
 def test_held_out_rows_follow_and_validation_rows_leave():
     run, free = case("bounded"), case("bounded", bound=None)
     validation = np.arange(N) % 10 == 3
