@@ -75,10 +75,3 @@ def test_rows_whose_sites_say_nothing_are_not_included(panel):
     curvature = dense.moments().curvature
     others = np.delete(curvature / (1.0 - dense.variance * curvature), active.rows)
     assert (others <= 0.05 * (1 + 1e-6)).all()
-
-
-def test_pairs_of_one_process_are_plain_greedy_selection():
-    pairs, plain = (problem("probit", pairs=each).finish().active for each in (True, False))
-    assert pairs.rows.tolist() == plain.rows.tolist()
-    for mine, other in zip(pairs.sites(1), plain.sites(1), strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-9)

@@ -41,19 +41,6 @@ def test_the_active_set_is_that_of_the_paper(case, lookahead, lazy):
     np.testing.assert_allclose(gather(selection, "variance"), variance, atol=1e-9)
 
 
-@pytest.mark.parametrize("panel", [1, 8])
-def test_validation_rows_take_no_part(panel):
-    X, target = rings(400, seed=2)
-    chosen = np.random.default_rng(3).random(400) < 0.2
-    changed = np.where(chosen, (target + 1) % 3, target)
-    found, other = (
-        Problem(X, y, ["8*rbf(1.2)"], 32, panel=panel, validation=chosen).finish().active.rows
-        for y in (target, changed)
-    )
-    assert found.tolist() == other.tolist()
-    assert not chosen[found].any()
-
-
 @pytest.mark.parametrize("lookahead", [1, 32])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("equal", [True, False])
@@ -70,15 +57,6 @@ def test_of_copies_the_first_is_taken(lookahead, dtype, equal):
     for row in run.finish().active.rows:
         assert taken[:row][original[:row] == original[row]].all()
         taken[row] = True
-
-
-def test_panels_of_copies_take_different_rows_first():
-    X, target = rings(40)
-    run = Problem(np.tile(X, (10, 1)), np.tile(target, 10), ["2*rbf(0.5)"], 40, panel=8)
-    rows = run.finish().active.rows
-    assert len(set(rows.tolist())) == 40
-    for panel in rows.reshape(5, 8):
-        assert len(set((panel % 40).tolist())) >= 4
 
 
 @pytest.mark.parametrize(("lookahead", "panel", "n_blocks"), [(1, 1, 1), (8, 1, 2), (1, 8, 2)])
