@@ -267,12 +267,3 @@ def test_killed_driver_leaves_no_workers(tmp_path):
     assert wait_until(lambda: not any(map(psutil.pid_exists, family)))
     assert run_python(tmp_path / "driver.py", 0, env=names, timeout=PATIENCE).stderr == ""
     assert not list((tmp_path / "scratch").rglob("worker-*"))
-
-
-def test_workers_do_not_see_interrupts(local_runtime):
-    local_runtime.build(FACTORY, parts(2))
-    pids = local_runtime.map_blocks("process")
-    for pid in pids:
-        os.kill(pid, signal.SIGINT)
-    time.sleep(0.2)
-    assert local_runtime.map_blocks("process") == pids

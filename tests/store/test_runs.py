@@ -89,13 +89,6 @@ def test_whose_it_is(begin, place, warnings):
     assert warnings == []
 
 
-def test_a_folder_of_somebody_else(place):
-    put(folder_of(place), "notes", b"mine")
-    with pytest.raises(StoreError, match="is not empty and holds no run"):
-        RunDirectory(place, 1, pytest.fail).open(RUN, resume=True)
-    assert folder_of(place).sizes() == {"notes": 4}
-
-
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_what_a_search_finds_in_its_way(overwrite, begin, place):
     """Nothing is deleted before it is known that the run can have the folder afterwards."""
