@@ -101,7 +101,7 @@ def test_tasks_of_a_lost_worker_are_done_elsewhere(local_runtime, tmp_path):
     assert answers == {index: 10 * index for index in range(6)}
 
 
-def test_what_tasks_share_outlives_its_worker(address, local_runtime):
+def test_what_tasks_share_outlives_its_worker(local_runtime):
     client = local_runtime._client
     shared = shared_future(client, bytes(12 << 20))
     assert client.submit(len, shared, pure=False).result(timeout=PATIENCE) == 12 << 20
