@@ -92,12 +92,13 @@ def effective_rows(
 ) -> Table:
     """Return the rows that a weighted fit uses: without duplicates, and with positive weights.
 
-    If all weights are one after that, rows keep their order and have no weights. So do rows which
-    the labels (`SEPARATE`) or chance (`BY_CHANCE`) show to be separate observations: those with
-    whole weights are repeated instead, unless they become too many. Other rows are sorted by a
-    digest of their inputs, so that nothing depends on their original order, unless they are more
-    than memory should hold twice (`MAX_VALUES`): these keep their order. Rows with the same inputs
-    but other labels form one family, as copies do (`Table.origin`).
+    If all weights are one after that, rows keep their order and have no weights. Rows which the
+    labels (`SEPARATE`) or chance (`BY_CHANCE`) show to be separate observations keep their order
+    too: those with whole weights are repeated, unless they become too many, and all have the
+    weights of their classes. Other rows are sorted by a digest of their inputs, so that nothing
+    depends on their original order, unless they are more than memory should hold twice
+    (`MAX_VALUES`): these keep their order. Rows with the same inputs but other labels form one
+    family, as copies do (`Table.origin`).
 
     Parameters
     ----------
