@@ -140,6 +140,21 @@ def test_an_extended_search_learns_from_the_first_candidates_too(max_trials):
 
 
 @pytest.mark.parametrize(
+    ("gain", "errors", "leads"),
+    [
+        (0.11, {}, True),
+        (0.09, {}, False),
+        (0.21, {"errors": 2.0}, True),
+        (0.19, {"errors": 2}, False),
+    ],
+)
+def test_a_lead_is_counted_in_standard_errors(gain, errors, leads):
+    other = Outcome("rbf", 1.0, None, None, 0.0, log_p=np.zeros(100))
+    found = replace(other, log_p=gain + np.tile([1.0, -1.0], 50))  # of standard error 0.1
+    assert found.leads(other, **errors) == leads
+
+
+@pytest.mark.parametrize(
     ("errors", "gain", "leads"), [(2.0, 0.5, True), (2.0, 0.06, False), (0.0, 0.06, True)]
 )
 def test_the_best_must_lead_a_given_kernel(errors, gain, leads):
