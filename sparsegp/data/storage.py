@@ -75,7 +75,7 @@ def opened(name: str) -> Iterator[Any]:
     packed = PACKED.get(name[len(unpacked(name)) :].lower())
     if packed == "zip":
         with reading(name), OpenFile(*store_of(name)) as file, ZipFile(file) as archive:
-            names = [each for each in archive.namelist() if not each.endswith("/")]  # of folders
+            names = [each.filename for each in archive.infolist() if not each.is_dir()]
             found = [each for each in names if not each.startswith("__MACOSX/")]
             if len(found) != 1:
                 raise DataError(f"{name} must hold one file, found {quoted(found)}")

@@ -61,7 +61,8 @@ def documented(owner: T) -> T:
     for each in sorted(fields(owner), key=lambda each: each.name not in known):
         kind, text = each.metadata.get("kind"), each.metadata.get("help")
         if setting := known.get(each.name):
-            kind = "str or Kernel" if each.name == "kernel" else setting.kind.__name__
+            own = "str, Kernel or list of these"  # one for each class
+            kind = own if each.name == "kernel" else setting.kind.__name__
             text = text or setting.description
             if each.default is None:
                 suits = f"{setting.default!r}, or what the likelihood needs"

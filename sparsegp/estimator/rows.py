@@ -34,10 +34,12 @@ def to_memory(values: Any) -> Any:
     if not is_lazy(values) and str(getattr(values, "dtype", "")) != "object":
         return values
     found = np.asarray(values)
-    if found.dtype == object:
-        refuse_missing(found.ravel().tolist(), "y")
-    is_whole = all(isinstance(each, int | np.integer) for each in found.ravel())
-    return np.array(found.tolist()) if found.dtype == object and is_whole else found
+    if found.dtype != object:
+        return found
+    objects = found.ravel().tolist()
+    refuse_missing(objects, "y")
+    is_whole = all(isinstance(each, int | np.integer) for each in objects)
+    return np.array(found.tolist()) if is_whole else found
 
 
 def dask_context(X: Any, client: Any) -> AbstractContextManager[Any]:

@@ -5,13 +5,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import Scaling, Summary, Table, resemblance
-from sparsegp.learning.plan import (
-    ALIKE,
-    MAX_PLAIN,
-    MIN_ROWS_FOR_SEARCH,
-    PIXELS,
-    SPARSE_RATIO,
-)
+from sparsegp.learning.plan import ALIKE, MAX_PLAIN, MIN_ROWS_FOR_SEARCH, PIXELS, SPARSE_RATIO
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS
 from sparsegp.settings import AUTO, TrainSettings
 

@@ -139,6 +139,11 @@ def test_fits_as_train_does(diabetes):
         assert few.history_[0]["train_mse"] > 0.0
 
 
+def test_labels_that_are_no_numbers_are_refused(diabetes):
+    with pytest.raises(ValueError, match="numbers"):
+        SparseGPRegressor().fit(diabetes[0], np.array(["a", "b"] * 100))
+
+
 def test_pipeline_and_search(diabetes):
     X, y = diabetes
     regressor = SparseGPRegressor(n_active=30, major_steps=1, scaling="none")
