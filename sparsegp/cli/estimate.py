@@ -45,8 +45,9 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     """Estimate the time, memory per process and checkpoint size of training on DATA.
 
     The time is a rough estimate for the final fit, from a short benchmark of matrix products on one
-    thread of this machine. A search for the kernel takes several times as long; its memory is
-    included, and it chooses more active rows only as far as memory allows.
+    thread of this machine. A search for the kernel usually takes up to a minute more. Its memory is
+    included; if it chooses the number of active rows, the time is also that with the largest number
+    for which memory and rows suffice.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the number of workers is read from the file; nothing is started.
@@ -54,6 +55,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     from sparsegp import memory
     from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode
+    from sparsegp.learning.plan import ACTIVE_SIZES
     from sparsegp.settings import settings_given
 
     named = shared.given(options, shared.SETTINGS)
@@ -77,7 +79,13 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
         would = memory.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))
         found["would_fit"] = [shared.as_typed(each) for each in would]
     found["searches"] = searches(train, settings)
-    found["seconds"] = seconds(found, settings, shape.n_workers or shape.n_threads)
+    found["seconds"] = seconds(found, settings, threads := shape.n_workers or shape.n_threads)
+    if found["searches"] and settings.n_active is None:
+        shapes = (replace(shape, n_active=d) for d in ACTIVE_SIZES if 2 * d <= shape.n)
+        for larger in map(memory.estimate, shapes):
+            if larger[need] <= free and larger["n_active"] > found["n_active"]:
+                found["most_active"] = larger["n_active"]
+                found["most_seconds"] = seconds(larger, settings, threads)
     show([json_line(found)] if as_json else pairs(words(found)))
 
 
@@ -157,6 +165,11 @@ def largest(parts: dict[str, int]) -> str:
     return ": " + ", ".join(f"{name} {size(parts[name])}" for name in some if parts[name] > 1)
 
 
+def about(seconds: float) -> str:
+    """Return a rough number of seconds, in words."""
+    return f"{float(format(seconds, '.2g')):,.12g} s"
+
+
 def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield names and values of an estimate for display."""
     count = found.get("held_out")
@@ -182,8 +195,11 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "memory", f"{size(found['total_bytes'])}{workers}"
     more = " for one factorisation" if "flops" in found else ""
     if found["searches"]:
-        more = ", and several times as long to choose the kernel"
-    yield "time", f"roughly {float(format(found['seconds'], '.2g')):,.12g} s here{more}"
+        more = ", and usually up to a minute to choose the kernel"
+        if "most_active" in found:
+            most = f"{about(found['most_seconds'])} with {found['most_active']}"
+            more = f" with {found['n_active']} active rows, {most}{more} and the number"
+    yield "time", f"roughly {about(found['seconds'])} here{more}"
     free = f"the {size(found['available_bytes'])} that are free on this machine"
     would = ", or ".join(found.get("would_fit", ())) or "no number of active rows"
     yield "fits", f"yes, in {free}" if found["fits"] else f"no: more than {free}; {would} would fit"

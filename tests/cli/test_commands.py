@@ -185,6 +185,19 @@ class TestEstimate:
         assert re.search("time +roughly .* s here, and .* to choose the kernel", text)
         record = told("estimate", "digits")  # pixels
         assert record["searches"] is False
+        assert "most_active" not in record
+
+    def test_the_number_of_active_rows_that_a_search_may_choose(self, tmp_path):
+        rng = np.random.default_rng(0)
+        command = ("estimate", tmp_path / "many.npz", "--kernel", "auto")
+        np.savez(command[1], X=rng.normal(size=(5000, 3)), y=rng.integers(0, 2, 5000))
+        record = told(*command)
+        assert (record["n_active"], record["most_active"]) == (1000, 2000)  # 4000 are too many rows
+        largest = told(*command, "--n-active", 2000)
+        assert "most_active" not in largest
+        assert largest["seconds"] > record["seconds"]
+        text = invoke(*command).stdout
+        assert re.search("roughly .* s here with 1000 active rows, .* s with 2000, and", text)
 
     def test_what_would_fit(self, files, monkeypatch):
         room = Room("this process", "here", 10**6)
