@@ -3,8 +3,11 @@
 Indicators of the most frequent levels do not distinguish the others. A category that has others
 therefore gets further columns, with the mean label of the rows of each level: the share of a class,
 or the mean target. It is shrunk towards the overall mean (Micci-Barreca 2001, "A preprocessing
-scheme for high-cardinality categorical attributes"). A training row gets the mean of rows in other
-folds, since its own label is to be predicted; new rows get the mean of all training rows.
+scheme for high-cardinality categorical attributes"). New rows get the mean of all training rows of
+their level, and so do the training rows of a frequent level, on whose mean a single label has no
+influence. The others get the mean of rows in other folds, since their own label is to be predicted.
+The means of folds differ, if little, from those that new rows get. For a level of many rows the
+normal scores of these values would lie far apart, with none of the training rows in between.
 """
 
 from collections.abc import Sequence
@@ -25,6 +28,10 @@ FOLDS = 5
 PRIOR_ROWS = 5.0
 """Number of rows that the overall mean stands for in that of a level; on four tables 20 was equally
 good."""
+
+
+FREQUENT = 100
+"""Number of rows from which a level is frequent."""
 
 
 def learn_means(
@@ -96,7 +103,7 @@ def _places(part: Any, columns: Sequence[Column], source: str) -> Integers:
 def _means(
     place: Integers, n_places: int, fold: Integers, values: Doubles
 ) -> tuple[Doubles, Doubles]:
-    """Return the mean of each level, (n_places, T), and for each row that of other folds, (n, T).
+    """Return the mean of each level, (n_places, T), and those that the rows get, (n, T).
 
     Sums are taken in the order of the rows, so that they do not depend on the division into parts.
     """
@@ -110,7 +117,9 @@ def _means(
         sums = by_fold(value)
         means.append(_drawn(sums.sum(axis=1), counts.sum(axis=1)))
         others = (each.sum(axis=1, keepdims=True) - each for each in (sums, counts))
-        own.append(_drawn(*others)[place, fold])
+        is_frequent = counts.sum(axis=1, keepdims=True) >= FREQUENT
+        found = np.where(is_frequent, means[-1][:, np.newaxis], _drawn(*others))
+        own.append(found[place, fold])
     return np.stack(means, axis=1), np.stack(own, axis=1)
 
 

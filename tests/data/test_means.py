@@ -10,7 +10,7 @@ from sklearn.preprocessing import TargetEncoder
 
 import sparsegp
 from sparsegp.data import Encoding, table_from_frame
-from sparsegp.data.means import FOLDS, PRIOR_ROWS
+from sparsegp.data.means import FOLDS, FREQUENT, PRIOR_ROWS
 from sparsegp.errors import DataError
 
 N, LEVELS = 1200, 60
@@ -69,6 +69,20 @@ def test_a_training_row_gets_the_mean_of_other_folds(frame, labels):
     again = table_from_frame(frame, changed.astype(int)).learnt().X.compute()[:, -1]
     assert again[500] == found[500]  # whatever its own label
     assert (again != found).any()
+
+
+def test_rows_of_a_frequent_level_get_what_new_rows_get():
+    """A level of nearly all rows has one value, not one for each fold."""
+    names = np.array(["usual"] * (3 * FREQUENT) + [f"c{i % 40}" for i in range(800)], object)
+    names[-FREQUENT:] = "often"
+    names[: FREQUENT - 1] = "less"
+    rng = np.random.default_rng(0)
+    rows = new_rows(names).assign(x=rng.normal(size=len(names)))
+    table = table_from_frame(rows, rng.integers(0, 2, len(names))).learnt()
+    found, new = table.X.compute()[:, -1], table.encoding.apply(rows, "new")[:, -1]
+    for name, n_values in {"usual": 1, "often": 1, "less": FOLDS}.items():
+        assert len(np.unique(found[names == name])) == n_values
+        assert (found == new)[names == name].all() == (n_values == 1)
 
 
 def test_parts_change_nothing(frame, labels):
