@@ -106,6 +106,7 @@ NUMBER_AT_LEAST = "must be positive and finite, got"
         ("ard({'a': '1'})", "a number or four numbers for each name"),
         ("ard({'a': (1, 2)})", "a number or four numbers for each name"),
         ("ard({'a': True})", "a number or four numbers for each name"),
+        ("ard({'a': 1, 'b': 1, \"b\": 2})", "a name must have one value, got several for 'b'; le"),
         ("power({'a': 1})", "exponent of power must be one number"),
         ("é + rbf(0)", "unknown kernel 'é'"),
         ("", "cannot read kernel '': the text is empty; write for example '2*rbf(1.5)"),
