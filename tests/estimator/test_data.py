@@ -1,5 +1,6 @@
 """Inputs and labels of many kinds, and the messages for those that cannot be used."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import dask.dataframe as dd
@@ -119,6 +120,28 @@ def test_a_kernel_by_name_fits_rows_that_are_encoded_otherwise(iris, words, kern
         again.fit(X[["width"]], words)
     with pytest.raises(ValueError, match="found: columns without names"):
         again.fit(iris[0], words)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_known"),
+    [
+        ("day: hour (sin)", True),
+        ("day missing", True),
+        ("day: night", False),
+        ("day", False),
+        ("size=odd", True),
+        ("size: rare", True),
+        ("size: mean of label", True),
+        ("size: night", False),
+    ],
+)
+def test_kernels_name_parts_that_dates_and_categories_can_have(iris, words, name, is_known):
+    days = pd.date_range("2020-01-01", periods=len(words), freq="D")
+    X = pd.DataFrame({"day": days, "size": np.where(iris[0][:, 0] > 6, "large", "small")})
+    kernel = f"laplace({{'day: year': 1, '{name}': 2}})"
+    outcome = nullcontext() if is_known else pytest.raises(ValueError, match=f"got '{name}'; fo")
+    with outcome:
+        SparseGPClassifier(kernel=kernel, n_active=20).fit(X, words)
 
 
 @pytest.mark.parametrize(
