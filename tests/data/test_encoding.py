@@ -13,6 +13,7 @@ import pytest
 import sparsegp
 from sparsegp.cli.tables import relevances
 from sparsegp.data import Encoding, kinds, open_dataset, table_from_frame
+from sparsegp.data.frames import real_numbers
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke
 
@@ -283,11 +284,16 @@ def test_what_columns_cannot_hold(values, kind, message):
         Encoding.learn(frame, "T", {"a": kind} if kind else None)
 
 
-@pytest.mark.parametrize("dtype", [complex, object])
-def test_complex_numbers_are_none_that_a_model_takes(dtype):
+@pytest.mark.parametrize("dtype", [None, object])
+@pytest.mark.parametrize("values", [[1 + 2j, 3], DAYS, DAYS.date, DAYS - DAYS[0]])
+def test_what_a_model_does_not_take_for_numbers(values, dtype):
     encoding = Encoding.learn(pd.DataFrame({"a": np.arange(9.0)}), "T")
-    with pytest.raises(DataError, match=r"row 0, column 'a': \(1\+2j\) is not a finite number"):
-        encoding.apply(pd.DataFrame({"a": pd.Series([1 + 2j, 3], dtype=dtype)}), "T")
+    rows = pd.DataFrame({"a": pd.Series(values, dtype=dtype)})
+    such = r"\(1\+2j\) is not a finite number|.* is not a number: correct it, or train again with"
+    with pytest.raises(DataError, match=f"row 0, column 'a': ({such})"):
+        encoding.apply(rows, "T")
+    with pytest.raises(DataError, match="in row 0, column 'a'"):
+        real_numbers(rows.astype(str), "T")
 
 
 @pytest.mark.parametrize("dtype", ["object", "str", "timestamp[ns, Asia/Tokyo][pyarrow]"])
