@@ -264,12 +264,11 @@ class Dataset:
             )
 
 
-def as_table(
-    X: Any, y: ArrayLike | None = None, sample_weight: Any = None, source: str = "X"
-) -> Table:
-    """Return X if it is a table, else a table of arrays; with weights, if any are given."""
-    table = X if isinstance(X, Table) else table_from_arrays(X, y, source)
-    return table if sample_weight is None else replace(table, weights=sample_weight)
+def as_table(X: Any, y: Any = None, sample_weight: Any = None, source: str = "X") -> Table:
+    """Return X if it is a table, else one of arrays; with the labels and weights that are given."""
+    table = X if isinstance(X, Table) else table_from_arrays(X, None, source)
+    given = {"y": None if y is None else tidy_labels(y, table.source), "weights": sample_weight}
+    return replace(table, **{name: each for name, each in given.items() if each is not None})
 
 
 def table_of(name: str, given: Any, source: str) -> Table:
