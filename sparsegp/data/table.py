@@ -378,10 +378,10 @@ def require_two_dimensions(X: Any, source: str) -> None:
 def _weights(given: Any, n: int, source: str) -> Doubles:
     """Check the weights of n rows, and return them as doubles."""
     try:
-        found = np.asarray(given)
-        if np.ma.is_masked(given) or np.iscomplexobj(found):
+        found = np.ma.asarray(given)
+        if np.iscomplexobj(found):
             raise TypeError
-        weights = found.astype(np.float64)
+        weights = np.ma.filled(found.astype(np.float64), np.nan)
     except (TypeError, ValueError):
         raise DataError(f"weights must be numbers; those of {source} are {quoted(given)}") from None
     if weights.shape != (n,):

@@ -159,6 +159,18 @@ def test_useless_data_are_refused(X, y, message):
         SparseGPClassifier().fit(X, y)
 
 
+@pytest.mark.parametrize("masked", [0, 1, 2])
+@pytest.mark.parametrize("method", ["fit", "score"])
+def test_masked_values_are_refused(iris, masked, method):
+    """In rows, labels or weights."""
+    given = [*iris, np.ones(len(iris[1]))]
+    estimator = SparseGPClassifier(n_active=10).fit(*iris)
+    given[masked] = np.ma.array(given[masked], copy=True)
+    given[masked][7] = np.ma.masked
+    with pytest.raises(ValueError, match=r"(found one|X has nan) in row 7"):
+        getattr(estimator, method)(*given)
+
+
 @pytest.mark.parametrize(
     "kind",
     ["object", "Int64", "Float64", "float32", "uint8", "bool", "list", "nested list of str", "coo"],
