@@ -3,6 +3,7 @@
 import datetime
 import re
 from functools import partial
+from itertools import chain
 
 import dask.dataframe as dd
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import sparsegp
 from sparsegp.cli.tables import relevances
 from sparsegp.data import Encoding, kinds, open_dataset, table_from_frame
+from sparsegp.data.encoding import Column
 from sparsegp.data.frames import real_numbers
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke
@@ -214,6 +216,16 @@ def test_all_unfit_columns_are_named_at_once(frame):
         Encoding.learn(frame, "T", {"city": "word"})
     with pytest.raises(DataError, match="has no town"):
         Encoding.learn(frame, "T", {"town": "date"})
+
+
+@pytest.mark.parametrize("form", ["", "%d/%m/%Y %H"])
+def test_dates_are_years_and_points_on_circles(form):
+    days = pd.Series([pd.Timestamp("2024-01-01 06:00"), pd.Timestamp("2023-07-03 12:00"), None])
+    parts = tuple(chain(*kinds.DATE_PARTS))
+    encoding = Encoding((Column("d", "date", (*parts, " missing"), 0.1, 2020.0, form=form),))
+    frame = pd.DataFrame({"d": days.dt.strftime(form) if form else days})
+    expected = [[2024, 0, 1, 0, 1, 1, 0, 0], [2023, 0, -1, 0, 1, 0, -1, 0], [2020, *[0] * 6, 1]]
+    np.testing.assert_allclose(encoding.apply(frame, "T"), expected, atol=1e-12)
 
 
 DAYS = pd.date_range("2020-01-01", periods=60, freq="D")

@@ -9,7 +9,7 @@ from sparsegp.kernels import parse
 from sparsegp.learning import plan as module
 from sparsegp.learning.by_column import with_ard, with_warping
 from sparsegp.learning.plan import Plan, Size
-from sparsegp.learning.search import MIN_ROWS_FOR_SUM, search
+from sparsegp.learning.search import search
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS, SAFE, Candidates
 from sparsegp.learning.trials import Outcome
 
@@ -179,6 +179,7 @@ def test_a_metric_must_lead_all_others(noise, metric):
     nature = Nature(noise=100.0)
     outcome(nature)
     trial = next(trial for trial in nature.trials if trial.metric != "none")
+    assert not trial.by_column
     nlpp = {made_of(trial): 0.01, trial.kernel: 0.02, GIVEN: 900.0}
     nature = Nature(nlpp, noise=noise)
     found = outcome(nature)
@@ -194,9 +195,49 @@ def test_a_sum_must_lead_all_others(noise):
     assert found.nlpp is not None
     assert both in [trial.kernel for trial in nature.trials if trial.by_column]
     assert (found.kernel == learnt(both)) == (noise == 0.0)
-    few = Nature(nature.nlpp)
-    outcome(few, None, n=MIN_ROWS_FOR_SUM - 1)
-    assert both not in [trial.kernel for trial in few.trials]
+
+
+@pytest.mark.parametrize(
+    ("nlpp", "noise", "best"), [(0.04, 0.0, True), (0.04, 100.0, False), (0.06, 100.0, True)]
+)
+def test_four_length_scales_follow_the_best_and_a_sum_with_them_must_lead_too(nlpp, noise, best):
+    both = f"{ROUGH} + {GIVEN}"
+    four = str(with_warping(parse(learnt(both if nlpp < 0.05 else ROUGH)), 2))
+    figures = {GIVEN: 0.9, ROUGH: 0.1, learnt(ROUGH): 0.05, learnt(both): nlpp, four: 0.01}
+    nature = Nature(figures, noise=noise)
+    found = outcome(nature, None, n=50000)
+    assert [t.kernel for t in nature.trials if t.by_column].count(four) == 1
+    assert (found.kernel == four) == best
+
+
+@pytest.mark.parametrize(
+    ("n", "n_classes", "tried"),
+    [(1999, 2, False), (2000, 2, True), (999, 0, False), (1000, 0, True)],
+)
+def test_with_too_few_rows_for_a_sum_a_second_rough_kernel_is_tried(n, n_classes, tried):
+    other = "100.0*additive(3.0)"
+    nature = Nature({GIVEN: 0.2, ROUGH: 0.1, other: 0.1001}, noise=0.1)
+    outcome(nature, None, n, n_classes=n_classes)
+    starts = [trial.kernel for trial in nature.trials if trial.by_column]
+    assert (f"{ROUGH} + {GIVEN}" in starts, other in starts) == (tried, not tried)
+
+
+def test_the_parts_of_a_sum_have_the_same_scaling():
+    candidates = Candidates("50*rbf", {"auto": np.ones(2), "quantile": np.full(2, 4.0)}, 0)
+    rough, smooth = "30.0*laplace(3.2)", "50.0*rbf(2.0)"
+    nature = Nature({GIVEN: 0.2, smooth: 0.3, rough: 0.1})
+    search(candidates, Plan.of((5000, 2), 60, None), nature.try_out)
+    sums = [t.kernel for t in nature.trials if t.by_column and t.kernel.startswith(f"{rough} + ")]
+    assert sums == [f"{rough} + {smooth}"]
+
+
+@pytest.mark.parametrize(
+    ("n", "rough", "learns"), [(249, 0.9, False), (249, 0.7, True), (250, 0.9, True)]
+)
+def test_with_very_few_rows_a_search_may_end_where_the_given_kernel_leads(n, rough, learns):
+    nature = Nature({GIVEN: 0.8, ROUGH: rough})
+    outcome(nature, None, n)
+    assert any(trial.by_column for trial in nature.trials) == learns
 
 
 @pytest.mark.parametrize(
@@ -219,7 +260,7 @@ def test_four_length_scales_for_a_column_follow_one(n, p, n_groups, tried):
     assert found.kernel == (four if tried else learnt(mean, p))
 
 
-@pytest.mark.parametrize(("nlpp", "near"), [(0.1002, True), (0.2, False)])
+@pytest.mark.parametrize(("nlpp", "near"), [(0.1002, True), (0.107, True), (0.111, False)])
 def test_what_is_nearly_as_good_has_a_trial_of_its_own(nlpp, near):
     """Of few rows a second rough kernel by column; a kernel of distances with a metric."""
     other = "100.0*additive(3.0)"
@@ -350,6 +391,7 @@ def test_what_cannot_be_learnt_again_gives_way_to_what_can_and_is_nearly_as_good
         found = search(candidates, plan, nature.try_out)
         assert found.kernel == (learnt(best) if best == ROUGH else best)
         assert {t.kernel for t in nature.trials if t.again} <= {ROUGH, learnt(ROUGH)}
+        assert plane not in [t.kernel for t in nature.trials if t.metric == "full"]
 
 
 def test_under_a_metric_a_kernel_is_learnt_again_if_that_is_best():
