@@ -68,6 +68,7 @@ def test_columns_have_names_kinds_and_parts(frame):
     assert X[:, 1].sum() == 20
     assert X[:, 4:9].sum(axis=1).tolist() == [1.0] * N
     assert X[:3, 7].tolist() == [1.0] * 3
+    assert X[5:25, 8].tolist() == [1.0] * 20
     np.testing.assert_allclose(X[:, 10] ** 2 + X[:, 11] ** 2, 1.0)
 
 
@@ -156,6 +157,8 @@ def test_unknown_levels_are_rare(frame, caplog):
     assert found[:, 7].tolist() == [1.0, 0.0] * (N // 2)
     such = f"({N // 2} rows, such as 'Bern') are treated as rare"
     assert f"new: unknown values in 'city' {such}" in caplog.text
+    no_gaps = Encoding.learn(frame.fillna({"city": "Rome"}), "T")
+    assert no_gaps.apply(frame, "T")[5:25, no_gaps.names.index("city: rare")].tolist() == [1.0] * 20
     two = Encoding.learn(frame.assign(city=["a", "a", "b"] * (N // 3)), "T")
     assert "city=b" in two.names
     assert "city=a" not in two.names

@@ -222,13 +222,17 @@ def test_with_too_few_rows_for_a_sum_a_second_rough_kernel_is_tried(n, n_classes
     assert (f"{ROUGH} + {GIVEN}" in starts, other in starts) == (tried, not tried)
 
 
-def test_the_parts_of_a_sum_have_the_same_scaling():
-    candidates = Candidates("50*rbf", {"auto": np.ones(2), "quantile": np.full(2, 4.0)}, 0)
-    rough, smooth = "30.0*laplace(3.2)", "50.0*rbf(2.0)"
+def test_the_parts_of_a_sum_have_the_same_scaling_and_kinds_have_one():
+    rules = {"auto": np.ones(2), "quantile": np.full(2, 4.0)}
+    candidates, rough, smooth = Candidates("50*rbf", rules, 0), "30.0*laplace(3.2)", "50.0*rbf(2.0)"
     nature = Nature({GIVEN: 0.2, smooth: 0.3, rough: 0.1})
     search(candidates, Plan.of((5000, 2), 60, None), nature.try_out)
     sums = [t.kernel for t in nature.trials if t.by_column and t.kernel.startswith(f"{rough} + ")]
     assert sums == [f"{rough} + {smooth}"]
+    nature = Nature({ROUGH: 0.1}, noise=10.0)
+    search(Candidates("50*rbf", rules, 0), Plan.of((5000, 2), 60, None), nature.try_out)
+    again = [(trial.kernel, trial.scaling) for trial in nature.trials if trial.again]
+    assert again[:2] == [(ROUGH, "quantile"), (ROUGH, "auto")]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +300,8 @@ def test_without_time_the_best_so_far_is_taken(time):
 def test_failures_come_last_and_the_first_of_equals_first():
     def try_out(trials, what):
         nlpp = [None, 0.5, 0.25, 0.5, 0.25]
-        return {t.number: Outcome(t.kernel, nlpp[t.number], 0.0, 0.0, 0.0) for t in trials}
+        last_first = reversed(trials)  # parallel trials end in any order
+        return {t.number: Outcome(t.kernel, nlpp[t.number], 0.0, 0.0, 0.0) for t in last_first}
 
     candidates = Candidates("50*rbf", RULES, 0)
     found = search(candidates, Plan(Size(500, 60), by_column=False, count=5), try_out)
@@ -323,7 +328,9 @@ BEST = {GIVEN: 0.1, ROUGH: 0.2, learnt(GIVEN): 0.9, learnt(ROUGH): 0.9, f"full o
 """The best of two kinds; what is learnt first is worse."""
 
 
-@pytest.mark.parametrize(("n", "rows", "first"), [(5000, 2500, 2500), (20_000, 16000, 0)])
+@pytest.mark.parametrize(
+    ("n", "rows", "n_active", "first"), [(5000, 2500, 300, 2500), (20_000, 16000, 150, 0)]
+)
 @pytest.mark.parametrize(
     ("noise", "rough", "best"),
     [
@@ -333,14 +340,16 @@ BEST = {GIVEN: 0.1, ROUGH: 0.2, learnt(GIVEN): 0.9, learnt(ROUGH): 0.9, f"full o
         (0.0, 0.19, GIVEN),  # the other is not nearly as good
     ],
 )
-def test_of_two_kinds_the_better_on_other_rows_is_taken(noise, rough, best, n, rows, first):
+def test_of_two_kinds_the_better_on_other_rows_is_taken(
+    noise, rough, best, n, rows, n_active, first
+):
     two_fold = {learnt(GIVEN): 0.1, learnt(ROUGH): 0.09}
     more = {learnt(GIVEN): 0.2, learnt(ROUGH): rough}
     nature = Nature({**BEST, **more}, noise=noise, again=two_fold)
     found = outcome(nature, None, n, learns_again=True)
     confirmed = [t for t in nature.trials if t.rung == 4 and not t.again]
-    expected = [(kernel, rows, first) for kernel in more] if noise else []
-    assert [(t.kernel, t.rows, t.first) for t in confirmed] == expected
+    expected = [(kernel, rows, n_active, first) for kernel in more] if noise else []
+    assert [(t.kernel, t.rows, t.n_active, t.first) for t in confirmed] == expected
     assert [t.kernel for t in nature.trials if t.again][-1] == learnt(best)
     assert found.kernel == learnt(best)
 
@@ -434,6 +443,7 @@ def test_what_is_to_stay_or_fails_is_not_learnt_again():
         ({"250": 0.515, "500": 0.5, "1000": 0.499}, 0.0, [500, 1000], 1000, 3),
         ({"250": 0.505, "500": 0.5, "1000": 0.4}, 0.0, [500], 1000, 3),
         ({"500": 0.53, "1000": 0.5, "2000": 0.497}, 0.0, [500, 1000, 2000], 1000, 0),
+        ({"500": 0.53, "1000": 0.5, "2000": 0.493}, 0.0, [500, 1000, 2000], 1000, 0),
         ({"500": 0.53, "1000": 0.5, "2000": 0.487}, 0.0, [500, 1000, 2000], 2000, 0),
     ],
 )
@@ -445,6 +455,12 @@ def test_more_active_rows_where_they_promise_enough(nlpp, noise, tried, n_active
     assert list(dict.fromkeys(counts)) == tried
     assert found.n_active == n_active
     assert found.nlpp == nlpp[str(tried[-1])]
+
+
+def test_the_largest_number_of_active_rows_needs_no_trial():
+    nature = Nature({"500": 0.6, "1000": 0.5})
+    found = outcome(nature, None, 1800, sizes=module.ACTIVE_SIZES)
+    assert (nature.trials[-1].n_active, found.n_active) == (1000, 1440)
 
 
 def test_what_is_learnt_again_gets_more_active_rows():
