@@ -6,6 +6,7 @@ or by name. It is parsed as a Python expression, but never evaluated.
 
 import ast
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, ClassVar, TypeVar
@@ -149,6 +150,9 @@ def literal(node: ast.expr) -> Any:
         value = ast.literal_eval(node)
     except (SyntaxError, ValueError, TypeError):
         raise SettingsError(f"expected a value such as 1.5, got {written(node)}") from None
+    if isinstance(node, ast.Dict) and len(value) < len(node.keys):
+        twice = Counter(map(ast.unparse, filter(None, node.keys))).most_common(1)[0][0]
+        raise SettingsError(f"a name must have one value, got several for {twice}; leave one")
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -296,6 +296,20 @@ def test_large_tables_keep_their_order(monkeypatch):
     assert (found.weights == 2.0).all()
 
 
+@pytest.mark.parametrize("kernel", ["50*rbf(8)", "10 + 3*linear"])
+def test_weights_may_differ_by_many_orders_of_magnitude(kernel, caplog):
+    """In single precision no variance is then left for rows between those of large weight."""
+    rng = np.random.default_rng(0)
+    rows, weights = rng.standard_normal((N, 3)), 10.0 ** rng.uniform(-8.0, 8.0, N)
+    label = rows[:, 0] + 0.3 * rng.standard_normal(N) > 0.0
+    with caplog.at_level("INFO", "sparsegp"):
+        model = train(
+            rows, label, sample_weight=weights, kernel=kernel, precision="float32", n_active=60
+        )
+    assert f"{len(model.rows)} rows included: no other candidate" in caplog.text
+    assert np.average(model.predict(rows) == label, weights=weights) > 0.8
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
@@ -306,7 +320,7 @@ def test_large_tables_keep_their_order(monkeypatch):
         (np.zeros(N), "weights must not be zero in all rows"),
         (["heavy"] * N, "weights must be numbers"),
         (np.ones(N) * 1j, "weights must be numbers"),
-        (np.ma.masked_equal(np.arange(N), 3), "weights must be numbers"),
+        (np.ma.masked_equal(np.arange(N), 3), "X has nan in row 3"),
     ],
 )
 def test_what_is_no_weight_is_refused(weights, message):

@@ -6,6 +6,7 @@
 130  interrupted at once, by a second Ctrl-C or in a command that cannot be resumed
 """
 
+import errno
 import logging
 import os
 import re
@@ -41,6 +42,7 @@ ADVICE = (
     "inputs, weights or kernel have numbers too large to compute with ({}); scale them, or use a "
     "kernel of smaller variance"
 )
+FULL = "{}: standard output, or a temporary file, cannot be written; free space or write elsewhere"
 LONGEST_WORD = 300
 """Maximum length of a word in a message, which may quote input of any length."""
 
@@ -110,8 +112,10 @@ def verdict(error: Exception) -> tuple[int, str]:
             )
         case OSError() | ArithmeticError() | ValueError():
             is_computed = type(error).__name__ in TOO_LARGE
+            is_full = getattr(error, "errno", None) == errno.ENOSPC
+            advice = ADVICE if is_computed else FULL if is_full else "{}"
             if is_computed or isinstance(error, OSError):
-                return FAILED, f"error: {ADVICE.format(error) if is_computed else error}"
+                return FAILED, f"error: {advice.format(error)}"
     raise error
 
 

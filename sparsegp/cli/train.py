@@ -225,6 +225,7 @@ def summary(
         if choice["nlpp"]:
             chosen += f"; nlpp at the choice {choice['nlpp']:.4f} nats, on held-out training rows"
     of_held_out = {} if evaluation is None else figures(evaluation)
+    stored = record["model_bytes"]  # another process may overwrite the run
     return {
         "trained on": f"{record['source']}: {rows}, {columns}, {labels}",
         "kernel": "; ".join(dict.fromkeys(map(brief, record["kernels"]))),
@@ -238,7 +239,7 @@ def summary(
         "test rows": record["held_out"],
         **{f"  {name}": text for name, text in of_held_out.items()},
         "time": seconds_of(record["seconds"]),
-        "model": f"{record['model']} ({size(record['model_bytes'])})",
+        "model": record["model"] + (f" ({size(stored)})" if stored else ", deleted meanwhile"),
         "next": f"sparsegp predict {shlex.quote(record['run'])} DATA --out predictions.csv",
     }
 

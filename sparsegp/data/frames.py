@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
+from numbers import Number
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -93,8 +94,10 @@ def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
         "date": "date that can be read in one way, such as 2024-12-31"
         if name
         else "date in the form of the training rows, nor like 2024-12-31",
-    }.get(kind, "number" if isinstance(value, str) else "finite number")
+    }.get(kind, "finite number" if isinstance(value, Number) else "number")
     remedy = ", or give it as `missing`" if isinstance(value, str) else ""
+    if not name and not isinstance(value, str | Number):
+        remedy = ", or train again with such values"
     if remedy and name and kind == "number":
         pair = shlex.quote(quote_if_needed(f"{name}=category"))
         remedy += f", or have its column read as words by `kinds` {pair}"
@@ -198,11 +201,12 @@ def real_numbers(X: Any, source: str, where: Where = by_row) -> NDArray[Any]:
     if found.dtype.kind == "O":
         with suppress(TypeError, ValueError):
             return found.astype(np.float64)
+    names = frame_names(X) if is_frame(X) else range(found.shape[1])
     for (row, column), value in np.ndenumerate(found):
         if found.dtype.kind != "O" or not is_number(value):
             raise DataError(
                 f"X must hold real numbers; {source} has {str(value)[:60]!r} in "
-                f"{where(row, column)}"
+                f"{where(row, names[column])}"
             )
     raise DataError(f"X must hold real numbers; {source} holds {found.dtype}")
 
@@ -339,6 +343,5 @@ class Frame:
 def _numbers(
     part: Any, start: int, source: str, dtype: np.dtype[Any], where: Where
 ) -> NDArray[Any]:
-    names = frame_names(part)
-    found = real_numbers(part, source, lambda row, place: where(start + row, names[place]))
+    found = real_numbers(part, source, lambda row, name: where(start + row, name))
     return found.astype(dtype, copy=False)

@@ -49,6 +49,8 @@ TO = {"Timedelta": " by dt.total_seconds", "Period": " by dt.to_timestamp", "tim
 YEAR = ": year"
 CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
 """Cyclic parts of a date, and their periods."""
+DATE_PARTS = ([YEAR], *([f": {part} (sin)", f": {part} (cos)"] for part in CIRCLES))
+"""Suffixes of the encoded columns of year, and of each cyclic part."""
 
 MIN_LEVEL_ROWS, SHARE = 10, 50
 """Minimum rows of a level that is not rare; with fewer than `MIN_LEVEL_ROWS * SHARE` rows, one in
@@ -365,10 +367,7 @@ def _column(name: str, kind: str, tally: Tally) -> Column:
     if kind == "truth" and not (tally.low[0] >= 0 and tally.high[0] <= 1):
         kind = "whole number"
     fill = float(np.median(tally.drawn)) if len(tally.drawn) else float(tally.low[0])
-    ends = [[""]]
-    if kind == "date":
-        circles = ([f": {part} (sin)", f": {part} (cos)"] for part in CIRCLES)
-        ends = [[YEAR], *circles]
+    ends = DATE_PARTS if kind == "date" else ([""],)
     parts = (end for end, some in zip(ends, varies, strict=True) if some)
     found = (*(each for end in parts for each in end), *gaps)
     return Column(name, kind, found, share, fill, note="" if found else "one value", form=form)

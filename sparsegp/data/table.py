@@ -264,12 +264,11 @@ class Dataset:
             )
 
 
-def as_table(
-    X: Any, y: ArrayLike | None = None, sample_weight: Any = None, source: str = "X"
-) -> Table:
-    """Return X if it is a table, else a table of arrays; with weights, if any are given."""
-    table = X if isinstance(X, Table) else table_from_arrays(X, y, source)
-    return table if sample_weight is None else replace(table, weights=sample_weight)
+def as_table(X: Any, y: Any = None, sample_weight: Any = None, source: str = "X") -> Table:
+    """Return X if it is a table, else one of arrays; with the labels and weights that are given."""
+    table = X if isinstance(X, Table) else table_from_arrays(X, None, source)
+    given = {"y": None if y is None else tidy_labels(y, table.source), "weights": sample_weight}
+    return replace(table, **{name: each for name, each in given.items() if each is not None})
 
 
 def table_of(name: str, given: Any, source: str) -> Table:
@@ -379,10 +378,10 @@ def require_two_dimensions(X: Any, source: str) -> None:
 def _weights(given: Any, n: int, source: str) -> Doubles:
     """Check the weights of n rows, and return them as doubles."""
     try:
-        found = np.asarray(given)
-        if np.ma.is_masked(given) or np.iscomplexobj(found):
+        found = np.ma.asarray(given)
+        if np.iscomplexobj(found):
             raise TypeError
-        weights = found.astype(np.float64)
+        weights = np.ma.filled(found.astype(np.float64), np.nan)
     except (TypeError, ValueError):
         raise DataError(f"weights must be numbers; those of {source} are {quoted(given)}") from None
     if weights.shape != (n,):

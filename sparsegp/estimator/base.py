@@ -20,7 +20,14 @@ from sparsegp.estimator.parameters import (
     parameters_of,
     result_parameters,
 )
-from sparsegp.estimator.rows import dask_context, is_lazy, rows_to_predict, to_memory, training_data
+from sparsegp.estimator.rows import (
+    dask_context,
+    is_lazy,
+    refuse_masks,
+    rows_to_predict,
+    to_memory,
+    training_data,
+)
 from sparsegp.fields import setting
 from sparsegp.fit import train
 from sparsegp.fit.prepare import columns_of
@@ -238,6 +245,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         sample_weight : array-like (n,), optional
             Weights of the rows.
         """
+        refuse_masks(y, sample_weight)
         with dask_context(X, self.client):
             predicted, y = to_memory(self.predict(X)), to_memory(y)
         return float(type(self)._metric(y, predicted, sample_weight=sample_weight))

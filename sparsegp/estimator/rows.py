@@ -103,8 +103,11 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
 
 def refuse_masks(*arrays: Any) -> None:
     """Raise an error for masked values, since conversions would drop the mask."""
-    if any(np.ma.is_masked(array) for array in arrays):
-        raise DataError("rows and labels must have no masked values; drop these rows, or fill them")
+    for array in filter(np.ma.is_masked, arrays):
+        raise DataError(
+            "rows, labels and weights must have no masked values, found one in row "
+            f"{np.argwhere(np.ma.getmaskarray(array))[0, 0]}; drop such rows, or fill them"
+        )
 
 
 def _named(estimator: Any, X: Any, reset: bool) -> Any:

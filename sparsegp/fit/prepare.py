@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from sparsegp.data import (
     summarise,
 )
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import MISSING
+from sparsegp.data.encoding import MEAN, MISSING, RARE
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
@@ -191,10 +192,12 @@ def columns_of(fitted: Any) -> Columns:
     """Return the names of the encoded columns of a table or model, if they have any."""
     if (known := fitted.encoding) is None:
         return Columns(*2 * (fitted.names or (),))
-    others = [c.name for c in known.columns if c.kind != "date"]
-    others += [c.name + MISSING for c in known.columns]
-    ends = {"category": ("=", ":"), "date": (":",)}
-    beginnings = [c.name + end for c in known.columns for end in ends.get(c.kind, ())]
+    from sparsegp.data.kinds import DATE_PARTS  # noqa: PLC0415 - loads pandas
+
+    ends = {"category": ("", RARE), "date": (*chain(*DATE_PARTS),)}
+    others = [c.name + end for c in known.columns for end in (*ends.get(c.kind, ("",)), MISSING)]
+    categories = (c.name for c in known.columns if c.kind == "category")
+    beginnings = [name + end for name in categories for end in ("=", MEAN)]
     return Columns(known.names, known.scales, (*others,), (*beginnings,))
 
 

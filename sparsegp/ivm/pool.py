@@ -14,6 +14,11 @@ from sparsegp.ivm.inclusions import Candidates, Inclusions
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.ivm.scores import Scores
 
+ROUNDING = 8.0
+"""Rounding errors of latent variances, in units of the precision at the prior variance. A row is
+left out if its latent variance and that of its site, which is small for a row of large weight, are
+not larger together."""
+
 
 class Pool:
     """Candidates with their marginals and residual covariance.
@@ -36,6 +41,8 @@ class Pool:
             stub = candidates.stub[c]
             self.covariance[c] = kernel(x, x) - stub @ stub.T
             np.fill_diagonal(self.covariance[c], of.variance[:, c])
+        prior = np.stack([kernel.diag(x) for kernel in kernels], axis=1)
+        self.rounding = ROUNDING * np.finfo(x.dtype).eps * prior
         n_latent, lazy = settings.n_latent, len(kernels) == 1
         self.scores = Scores(settings.criterion, self.rule, of.target, n_latent, lazy)
         self.columns = np.zeros((len(kernels), slots, len(x)))
@@ -89,16 +96,18 @@ class Pool:
     def _include(self, i: int, score: float) -> None:
         """Include candidate i (GR eq. 5.1-5.4, SLH appendix C.1, on the rows of the pool)."""
         j, sites = len(self.picked), self.now.take(np.array([i])).sites(self.rule)
-        if self.rule.is_silent(sites)[0]:
+        precision, variance = sites.precision[0], self.now.variance[i]
+        is_lost = (precision * (self.rounding[i] - variance) >= 1.0).any()
+        if is_lost or self.rule.is_silent(sites)[0]:
             return
         length, step = sites.length[0], sites.step[0]
         if not (np.isfinite(step).all() and (length > 0.0).all()):
             raise NumericalError(
-                f"row {self.now.rows[i]} has latent variance {self.now.variance[i].min():.3g} "
-                "after rounding; use precision=float64, a kernel of smaller variance, or row "
-                "weights that differ less"
+                f"row {self.now.rows[i]} has latent variance {variance.min():.3g} after rounding; "
+                "use precision=float64, a kernel of smaller variance, or row weights that differ "
+                "less"
             )
-        self.site[j], self.precision[j] = sites.mean[0], sites.precision[0]
+        self.site[j], self.precision[j] = sites.mean[0], precision
         width = self.step.shape[2]
         for c in range(len(self.covariance)):
             past, part = self.columns[c, :j], slice(c * width, (c + 1) * width)

@@ -119,10 +119,11 @@ class Columns(NamedTuple):
                 text = text.replace(own, f"{start}{scales})")
         return text
 
-    def in_order(self, given: Mapping[str, Any]) -> list[float]:
+    def in_order(self, given: Mapping[str, Any], may_warp: bool) -> list[float]:
         """Return length scales, given by name, in the order of the columns.
 
-        Columns without one get the median of those that are used.
+        Columns without one get the median of those that are used. There may be four for each name
+        if they may warp the inputs.
 
         Raises
         ------
@@ -133,11 +134,11 @@ class Columns(NamedTuple):
             values = np.array([*given.values()])
         except ValueError:  # not equally many each
             values = np.empty(0)
-        is_right = values.dtype.kind in "if" and values.shape[1:] in {(), (4,)}
+        is_right = values.dtype.kind in "if" and values.shape[1:] in {(), (4,) * may_warp}
         if not (values.size and is_right and {*map(type, given)} == {str}):
             raise SettingsError(
-                "length scales by column must be a number or four numbers for each name, got "
-                f"{quoted(given)}"
+                "length scales by column must be a number for each name, or in laplace, power and "
+                f"additive four, got {quoted(given)}"
             )
         used = {*self.names, *self.scales}
         for name in given:

@@ -8,6 +8,7 @@ import ast
 import re
 
 from sparsegp.errors import KernelSyntaxError, SettingsError, short
+from sparsegp.kernels.absolute import Absolute
 from sparsegp.kernels.algebra import Constant
 from sparsegp.kernels.base import KERNELS, Kernel
 from sparsegp.kernels.columns import Columns
@@ -85,5 +86,6 @@ def _kernel(node: ast.expr, columns: Columns | None) -> Kernel:
             by_name = len(values) > kernel.n_fixed and isinstance(values[-1], dict)
             if kernel.variadic and by_name:
                 names = (*values[-1],)
-                values[-1:] = (columns or Columns(names, names)).in_order(values[-1])
+                known = columns or Columns(names, names)
+                values[-1:] = known.in_order(values[-1], issubclass(kernel, Absolute))
             return build(kernel, values, named)

@@ -98,8 +98,11 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
 
 
 @contextmanager
-def read_errors(place: str) -> Iterator[None]:
-    """Turn all errors of reading a file, or of creating objects from it, into a `StoreError`."""
+def read_errors(place: str, otherwise: str = "write it again") -> Iterator[None]:
+    """Turn all errors of reading a file, or of creating objects from it, into a `StoreError`.
+
+    `otherwise` says what to do if there is no copy of the file.
+    """
     try:
         yield
     except MemoryError:  # which says nothing about the file
@@ -109,7 +112,7 @@ def read_errors(place: str) -> Iterator[None]:
             raise
         reason = short(f"{type(error).__name__}: {error}", 400)
         raise StoreError(
-            f"{place} is damaged or truncated ({reason}); restore it from a copy or write it again"
+            f"{place} is damaged or truncated ({reason}); restore it from a copy, or {otherwise}"
         ) from error
 
 

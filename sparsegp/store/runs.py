@@ -220,6 +220,7 @@ class RunDirectory:
         if self._steps() != steps:  # another process has replaced them in the meantime
             return self.load()
         if reasons:
+            reasons[-1] += ", or start again with `overwrite=True`"
             raise StoreError(f"no checkpoint in {self.folder} can be used: {'; '.join(reasons)}")
         return None
 
@@ -304,7 +305,7 @@ def format_setting(setting: object) -> str:
 
 def read_run(folder: Folder) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return settings and data of the run in a folder; raise a StoreError if they are damaged."""
-    with read_errors(f"{folder}/{RUN_FILE}"):
+    with read_errors(f"{folder}/{RUN_FILE}", "start again with `overwrite=True`"):
         found = _read_json(folder, RUN_FILE)
         return dict(found["settings"]), dict(found["data"])
 

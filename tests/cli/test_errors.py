@@ -189,6 +189,7 @@ class TestAltered:
     def test_nothing_to_go_on_from(self, content, unfinished, files):
         """A manifest, or all checkpoints."""
         said = r"run\.json is damaged" if content else "no checkpoint in .* can be used"
+        said += ".*, or start again with --overwrite"
         if content:
             (unfinished / "run.json").write_text(content)
         for step in () if content else checkpoints(unfinished):

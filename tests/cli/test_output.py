@@ -32,8 +32,13 @@ def run_in_shell(words, redirection, folder):
         *((command, "| true", 0, None) for command in ("inspect {run} --json", "--help")),
         ("inspect nothing", ">&-", 2, "no run or model at "),
         *(
-            (command, ">/dev/full", 2, re.escape(os.strerror(28)))
-            for command in ("evaluate {run} {data}", "inspect {run}", "--help")
+            (command, ">/dev/full", 2, f"{os.strerror(28)}: standard output.* cannot be written; ")
+            for command in (
+                "evaluate {run} {data}",
+                "predict {run} {data} --out -",
+                "inspect {run}",
+                "--help",
+            )
         ),
     ],
 )

@@ -3,6 +3,7 @@
 import datetime
 import re
 from functools import partial
+from itertools import chain
 
 import dask.dataframe as dd
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 import sparsegp
 from sparsegp.cli.tables import relevances
 from sparsegp.data import Encoding, kinds, open_dataset, table_from_frame
+from sparsegp.data.encoding import Column
+from sparsegp.data.frames import real_numbers
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke
 
@@ -65,6 +68,7 @@ def test_columns_have_names_kinds_and_parts(frame):
     assert X[:, 1].sum() == 20
     assert X[:, 4:9].sum(axis=1).tolist() == [1.0] * N
     assert X[:3, 7].tolist() == [1.0] * 3
+    assert X[5:25, 8].tolist() == [1.0] * 20
     np.testing.assert_allclose(X[:, 10] ** 2 + X[:, 11] ** 2, 1.0)
 
 
@@ -153,6 +157,8 @@ def test_unknown_levels_are_rare(frame, caplog):
     assert found[:, 7].tolist() == [1.0, 0.0] * (N // 2)
     such = f"({N // 2} rows, such as 'Bern') are treated as rare"
     assert f"new: unknown values in 'city' {such}" in caplog.text
+    no_gaps = Encoding.learn(frame.fillna({"city": "Rome"}), "T")
+    assert no_gaps.apply(frame, "T")[5:25, no_gaps.names.index("city: rare")].tolist() == [1.0] * 20
     two = Encoding.learn(frame.assign(city=["a", "a", "b"] * (N // 3)), "T")
     assert "city=b" in two.names
     assert "city=a" not in two.names
@@ -213,6 +219,16 @@ def test_all_unfit_columns_are_named_at_once(frame):
         Encoding.learn(frame, "T", {"city": "word"})
     with pytest.raises(DataError, match="has no town"):
         Encoding.learn(frame, "T", {"town": "date"})
+
+
+@pytest.mark.parametrize("form", ["", "%d/%m/%Y %H"])
+def test_dates_are_years_and_points_on_circles(form):
+    days = pd.Series([pd.Timestamp("2024-01-01 06:00"), pd.Timestamp("2023-07-03 12:00"), None])
+    parts = tuple(chain(*kinds.DATE_PARTS))
+    encoding = Encoding((Column("d", "date", (*parts, " missing"), 0.1, 2020.0, form=form),))
+    frame = pd.DataFrame({"d": days.dt.strftime(form) if form else days})
+    expected = [[2024, 0, 1, 0, 1, 1, 0, 0], [2023, 0, -1, 0, 1, 0, -1, 0], [2020, *[0] * 6, 1]]
+    np.testing.assert_allclose(encoding.apply(frame, "T"), expected, atol=1e-12)
 
 
 DAYS = pd.date_range("2020-01-01", periods=60, freq="D")
@@ -283,11 +299,16 @@ def test_what_columns_cannot_hold(values, kind, message):
         Encoding.learn(frame, "T", {"a": kind} if kind else None)
 
 
-@pytest.mark.parametrize("dtype", [complex, object])
-def test_complex_numbers_are_none_that_a_model_takes(dtype):
+@pytest.mark.parametrize("dtype", [None, object])
+@pytest.mark.parametrize("values", [[1 + 2j, 3], DAYS, DAYS.date, DAYS - DAYS[0]])
+def test_what_a_model_does_not_take_for_numbers(values, dtype):
     encoding = Encoding.learn(pd.DataFrame({"a": np.arange(9.0)}), "T")
-    with pytest.raises(DataError, match=r"row 0, column 'a': \(1\+2j\) is not a finite number"):
-        encoding.apply(pd.DataFrame({"a": pd.Series([1 + 2j, 3], dtype=dtype)}), "T")
+    rows = pd.DataFrame({"a": pd.Series(values, dtype=dtype)})
+    such = r"\(1\+2j\) is not a finite number|.* is not a number: correct it, or train again with"
+    with pytest.raises(DataError, match=f"row 0, column 'a': ({such})"):
+        encoding.apply(rows, "T")
+    with pytest.raises(DataError, match="in row 0, column 'a'"):
+        real_numbers(rows.astype(str), "T")
 
 
 @pytest.mark.parametrize("dtype", ["object", "str", "timestamp[ns, Asia/Tokyo][pyarrow]"])

@@ -32,6 +32,15 @@ def labels(frame):
     return np.array(["a", "b", "c"])[(number % 2) + noise]
 
 
+def test_means_are_numbers_with_length_scales_of_their_own(frame, labels):
+    """While the columns of levels share one, and are not scaled."""
+    encoding = table_from_frame(frame, labels).learnt().encoding
+    assert encoding.scales[-3:] == encoding.names[-3:]
+    assert {*encoding.scales[1:-3]} == {"city"}
+    assert encoding.indicates.tolist() == [False, *[True] * (len(encoding.names) - 4), *[False] * 3]
+    assert encoding.shared.tolist() == [0, *[1] * (len(encoding.names) - 4), 2, 3, 4]
+
+
 def new_rows(names):
     return pd.DataFrame({"x": 0.0, "city": names})
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import sparsegp
-from sparsegp.data import blocks, table_from_arrays
+from sparsegp.data import as_table, blocks, table_from_arrays
 from sparsegp.errors import DataError
 from tests.processes import invoke, told
 
@@ -30,6 +30,15 @@ def test_dask_arrays(sample):
     np.testing.assert_array_equal(found.X.compute(), X[X[:, 0] > 0])
     with pytest.raises(DataError, match="labels"):
         table_from_arrays(unknown, y)
+
+
+def test_labels_and_weights_of_a_table_are_those_given_with_it(sample):
+    X, y = sample
+    table = as_table(as_table(as_table(X, y), np.roll(y, 1), y + 1.0))
+    np.testing.assert_array_equal(table.y, np.roll(y, 1))
+    np.testing.assert_array_equal(table.weights, y + 1.0)
+    with pytest.raises(DataError, match="and 1 labels"):
+        as_table(table, y[:1])
 
 
 def test_what_holds_rows(sample, monkeypatch):

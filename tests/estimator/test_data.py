@@ -1,5 +1,6 @@
 """Inputs and labels of many kinds, and the messages for those that cannot be used."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import dask.dataframe as dd
@@ -122,6 +123,28 @@ def test_a_kernel_by_name_fits_rows_that_are_encoded_otherwise(iris, words, kern
 
 
 @pytest.mark.parametrize(
+    ("name", "is_known"),
+    [
+        ("day: hour (sin)", True),
+        ("day missing", True),
+        ("day: night", False),
+        ("day", False),
+        ("size=odd", True),
+        ("size: rare", True),
+        ("size: mean of label", True),
+        ("size: night", False),
+    ],
+)
+def test_kernels_name_parts_that_dates_and_categories_can_have(iris, words, name, is_known):
+    days = pd.date_range("2020-01-01", periods=len(words), freq="D")
+    X = pd.DataFrame({"day": days, "size": np.where(iris[0][:, 0] > 6, "large", "small")})
+    kernel = f"laplace({{'day: year': 1, '{name}': 2}})"
+    outcome = nullcontext() if is_known else pytest.raises(ValueError, match=f"got '{name}'; fo")
+    with outcome:
+        SparseGPClassifier(kernel=kernel, n_active=20).fit(X, words)
+
+
+@pytest.mark.parametrize(
     ("X", "y", "message"),
     [
         ([[1.0], [2.0]], [5, 5], "one class only, 5,"),
@@ -134,6 +157,18 @@ def test_a_kernel_by_name_fits_rows_that_are_encoded_otherwise(iris, words, kern
 def test_useless_data_are_refused(X, y, message):
     with pytest.raises(ValueError, match=message):
         SparseGPClassifier().fit(X, y)
+
+
+@pytest.mark.parametrize("masked", [0, 1, 2])
+@pytest.mark.parametrize("method", ["fit", "score"])
+def test_masked_values_are_refused(iris, masked, method):
+    """In rows, labels or weights."""
+    given = [*iris, np.ones(len(iris[1]))]
+    estimator = SparseGPClassifier(n_active=10).fit(*iris)
+    given[masked] = np.ma.array(given[masked], copy=True)
+    given[masked][7] = np.ma.masked
+    with pytest.raises(ValueError, match=r"(found one|X has nan) in row 7"):
+        getattr(estimator, method)(*given)
 
 
 @pytest.mark.parametrize(

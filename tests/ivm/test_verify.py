@@ -43,13 +43,29 @@ def test_diverse_rows_are_the_pivots_of_lapack(texts, count):
 
 
 @pytest.mark.parametrize("take", ["take_best", "take_diverse"])
-def test_a_variance_lost_to_rounding_is_an_error(take):
+@pytest.mark.parametrize(
+    ("variance", "weight", "is_kept"),
+    [(0.0, 1.0, True), (-1.5, 1.0, False), (1e-9, 1e17, True), (0.0, 1e17, False)],
+)
+def test_rows_whose_variance_is_lost_to_rounding_are_left_out(take, variance, weight, is_kept):
+    """That of the site, which is small for a large weight, counts too."""
     run, selection = after(KINDS["shared"], 15)
     candidates = offered(selection, 5)
     of = candidates.marginals
-    lost = replace(candidates, marginals=replace(of, variance=of.variance * 0.0 - 1.5))
-    with np.errstate(invalid="ignore"), pytest.raises(NumericalError, match=r"variance -1\.5"):
-        getattr(Pool(lost, run.settings, 2), take)(2)
+    changed = replace(of, variance=np.full_like(of.variance, variance), weight=np.full(5, weight))
+    with np.errstate(invalid="ignore"):
+        batch = getattr(Pool(replace(candidates, marginals=changed), run.settings, 2), take)(2)
+    assert (batch.count > 0) == is_kept
+
+
+@pytest.mark.parametrize("take", ["take_best", "take_diverse"])
+def test_a_variance_that_is_not_a_number_is_an_error(take):
+    run, selection = after(KINDS["shared"], 15)
+    candidates = offered(selection, 5)
+    of = candidates.marginals
+    wrong = replace(candidates, marginals=replace(of, variance=of.variance * np.nan))
+    with pytest.raises(NumericalError, match=r"variance nan"):
+        getattr(Pool(wrong, run.settings, 2), take)(2)
 
 
 def test_the_best_end_where_the_pool_is_poor():

@@ -9,7 +9,7 @@ from sparsegp.kernels import parse
 from sparsegp.learning import plan as module
 from sparsegp.learning.by_column import with_ard, with_warping
 from sparsegp.learning.plan import Plan, Size
-from sparsegp.learning.search import MIN_ROWS_FOR_SUM, search
+from sparsegp.learning.search import search
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS, SAFE, Candidates
 from sparsegp.learning.trials import Outcome
 
@@ -179,6 +179,7 @@ def test_a_metric_must_lead_all_others(noise, metric):
     nature = Nature(noise=100.0)
     outcome(nature)
     trial = next(trial for trial in nature.trials if trial.metric != "none")
+    assert not trial.by_column
     nlpp = {made_of(trial): 0.01, trial.kernel: 0.02, GIVEN: 900.0}
     nature = Nature(nlpp, noise=noise)
     found = outcome(nature)
@@ -194,9 +195,53 @@ def test_a_sum_must_lead_all_others(noise):
     assert found.nlpp is not None
     assert both in [trial.kernel for trial in nature.trials if trial.by_column]
     assert (found.kernel == learnt(both)) == (noise == 0.0)
-    few = Nature(nature.nlpp)
-    outcome(few, None, n=MIN_ROWS_FOR_SUM - 1)
-    assert both not in [trial.kernel for trial in few.trials]
+
+
+@pytest.mark.parametrize(
+    ("nlpp", "noise", "best"), [(0.04, 0.0, True), (0.04, 100.0, False), (0.06, 100.0, True)]
+)
+def test_four_length_scales_follow_the_best_and_a_sum_with_them_must_lead_too(nlpp, noise, best):
+    both = f"{ROUGH} + {GIVEN}"
+    four = str(with_warping(parse(learnt(both if nlpp < 0.05 else ROUGH)), 2))
+    figures = {GIVEN: 0.9, ROUGH: 0.1, learnt(ROUGH): 0.05, learnt(both): nlpp, four: 0.01}
+    nature = Nature(figures, noise=noise)
+    found = outcome(nature, None, n=50000)
+    assert [t.kernel for t in nature.trials if t.by_column].count(four) == 1
+    assert (found.kernel == four) == best
+
+
+@pytest.mark.parametrize(
+    ("n", "n_classes", "tried"),
+    [(1999, 2, False), (2000, 2, True), (999, 0, False), (1000, 0, True)],
+)
+def test_with_too_few_rows_for_a_sum_a_second_rough_kernel_is_tried(n, n_classes, tried):
+    other = "100.0*additive(3.0)"
+    nature = Nature({GIVEN: 0.2, ROUGH: 0.1, other: 0.1001}, noise=0.1)
+    outcome(nature, None, n, n_classes=n_classes)
+    starts = [trial.kernel for trial in nature.trials if trial.by_column]
+    assert (f"{ROUGH} + {GIVEN}" in starts, other in starts) == (tried, not tried)
+
+
+def test_the_parts_of_a_sum_have_the_same_scaling_and_kinds_have_one():
+    rules = {"auto": np.ones(2), "quantile": np.full(2, 4.0)}
+    candidates, rough, smooth = Candidates("50*rbf", rules, 0), "30.0*laplace(3.2)", "50.0*rbf(2.0)"
+    nature = Nature({GIVEN: 0.2, smooth: 0.3, rough: 0.1})
+    search(candidates, Plan.of((5000, 2), 60, None), nature.try_out)
+    sums = [t.kernel for t in nature.trials if t.by_column and t.kernel.startswith(f"{rough} + ")]
+    assert sums == [f"{rough} + {smooth}"]
+    nature = Nature({ROUGH: 0.1}, noise=10.0)
+    search(Candidates("50*rbf", rules, 0), Plan.of((5000, 2), 60, None), nature.try_out)
+    again = [(trial.kernel, trial.scaling) for trial in nature.trials if trial.again]
+    assert again[:2] == [(ROUGH, "quantile"), (ROUGH, "auto")]
+
+
+@pytest.mark.parametrize(
+    ("n", "rough", "learns"), [(249, 0.9, False), (249, 0.7, True), (250, 0.9, True)]
+)
+def test_with_very_few_rows_a_search_may_end_where_the_given_kernel_leads(n, rough, learns):
+    nature = Nature({GIVEN: 0.8, ROUGH: rough})
+    outcome(nature, None, n)
+    assert any(trial.by_column for trial in nature.trials) == learns
 
 
 @pytest.mark.parametrize(
@@ -219,7 +264,7 @@ def test_four_length_scales_for_a_column_follow_one(n, p, n_groups, tried):
     assert found.kernel == (four if tried else learnt(mean, p))
 
 
-@pytest.mark.parametrize(("nlpp", "near"), [(0.1002, True), (0.2, False)])
+@pytest.mark.parametrize(("nlpp", "near"), [(0.1002, True), (0.107, True), (0.111, False)])
 def test_what_is_nearly_as_good_has_a_trial_of_its_own(nlpp, near):
     """Of few rows a second rough kernel by column; a kernel of distances with a metric."""
     other = "100.0*additive(3.0)"
@@ -255,7 +300,8 @@ def test_without_time_the_best_so_far_is_taken(time):
 def test_failures_come_last_and_the_first_of_equals_first():
     def try_out(trials, what):
         nlpp = [None, 0.5, 0.25, 0.5, 0.25]
-        return {t.number: Outcome(t.kernel, nlpp[t.number], 0.0, 0.0, 0.0) for t in trials}
+        last_first = reversed(trials)  # parallel trials end in any order
+        return {t.number: Outcome(t.kernel, nlpp[t.number], 0.0, 0.0, 0.0) for t in last_first}
 
     candidates = Candidates("50*rbf", RULES, 0)
     found = search(candidates, Plan(Size(500, 60), by_column=False, count=5), try_out)
@@ -282,7 +328,9 @@ BEST = {GIVEN: 0.1, ROUGH: 0.2, learnt(GIVEN): 0.9, learnt(ROUGH): 0.9, f"full o
 """The best of two kinds; what is learnt first is worse."""
 
 
-@pytest.mark.parametrize(("n", "rows", "first"), [(5000, 2500, 2500), (20_000, 16000, 0)])
+@pytest.mark.parametrize(
+    ("n", "rows", "n_active", "first"), [(5000, 2500, 300, 2500), (20_000, 16000, 150, 0)]
+)
 @pytest.mark.parametrize(
     ("noise", "rough", "best"),
     [
@@ -292,14 +340,16 @@ BEST = {GIVEN: 0.1, ROUGH: 0.2, learnt(GIVEN): 0.9, learnt(ROUGH): 0.9, f"full o
         (0.0, 0.19, GIVEN),  # the other is not nearly as good
     ],
 )
-def test_of_two_kinds_the_better_on_other_rows_is_taken(noise, rough, best, n, rows, first):
+def test_of_two_kinds_the_better_on_other_rows_is_taken(
+    noise, rough, best, n, rows, n_active, first
+):
     two_fold = {learnt(GIVEN): 0.1, learnt(ROUGH): 0.09}
     more = {learnt(GIVEN): 0.2, learnt(ROUGH): rough}
     nature = Nature({**BEST, **more}, noise=noise, again=two_fold)
     found = outcome(nature, None, n, learns_again=True)
     confirmed = [t for t in nature.trials if t.rung == 4 and not t.again]
-    expected = [(kernel, rows, first) for kernel in more] if noise else []
-    assert [(t.kernel, t.rows, t.first) for t in confirmed] == expected
+    expected = [(kernel, rows, n_active, first) for kernel in more] if noise else []
+    assert [(t.kernel, t.rows, t.n_active, t.first) for t in confirmed] == expected
     assert [t.kernel for t in nature.trials if t.again][-1] == learnt(best)
     assert found.kernel == learnt(best)
 
@@ -350,6 +400,7 @@ def test_what_cannot_be_learnt_again_gives_way_to_what_can_and_is_nearly_as_good
         found = search(candidates, plan, nature.try_out)
         assert found.kernel == (learnt(best) if best == ROUGH else best)
         assert {t.kernel for t in nature.trials if t.again} <= {ROUGH, learnt(ROUGH)}
+        assert plane not in [t.kernel for t in nature.trials if t.metric == "full"]
 
 
 def test_under_a_metric_a_kernel_is_learnt_again_if_that_is_best():
@@ -392,6 +443,7 @@ def test_what_is_to_stay_or_fails_is_not_learnt_again():
         ({"250": 0.515, "500": 0.5, "1000": 0.499}, 0.0, [500, 1000], 1000, 3),
         ({"250": 0.505, "500": 0.5, "1000": 0.4}, 0.0, [500], 1000, 3),
         ({"500": 0.53, "1000": 0.5, "2000": 0.497}, 0.0, [500, 1000, 2000], 1000, 0),
+        ({"500": 0.53, "1000": 0.5, "2000": 0.493}, 0.0, [500, 1000, 2000], 1000, 0),
         ({"500": 0.53, "1000": 0.5, "2000": 0.487}, 0.0, [500, 1000, 2000], 2000, 0),
     ],
 )
@@ -403,6 +455,12 @@ def test_more_active_rows_where_they_promise_enough(nlpp, noise, tried, n_active
     assert list(dict.fromkeys(counts)) == tried
     assert found.n_active == n_active
     assert found.nlpp == nlpp[str(tried[-1])]
+
+
+def test_the_largest_number_of_active_rows_needs_no_trial():
+    nature = Nature({"500": 0.6, "1000": 0.5})
+    found = outcome(nature, None, 1800, sizes=module.ACTIVE_SIZES)
+    assert (nature.trials[-1].n_active, found.n_active) == (1000, 1440)
 
 
 def test_what_is_learnt_again_gets_more_active_rows():

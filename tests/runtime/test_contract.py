@@ -63,9 +63,11 @@ def test_unknown_method_and_failing_construction(runtime):
 
 
 def test_lazy_inputs_become_values(runtime):
-    X = da.arange(12.0, chunks=4)
-    lazy = [{"index": delayed(int)(index), "rows": X.blocks[index]} for index in range(3)]
+    X = da.arange(12.0, chunks=2)
+    each = [X[start : start + 4] for start in (0, 4, 8)]
+    lazy = [{"index": delayed(int)(index), "rows": rows} for index, rows in enumerate(each)]
     runtime.build(Tally, lazy)
+    assert runtime.map_blocks("name") == ["block 0", "block 1", "block 2"]
     expected = np.arange(12.0).reshape(3, 4)
     np.testing.assert_array_equal(runtime.map_blocks("values"), expected)
 
