@@ -80,7 +80,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
         found["would_fit"] = [shared.as_typed(each) for each in would]
     found["searches"] = searches(train, settings)
     found["seconds"] = seconds(found, settings, threads := shape.n_workers or shape.n_threads)
-    if found["searches"] and settings.n_active is None:
+    if found["searches"] and getattr(settings, "n_active", 0) is None:
         shapes = (replace(shape, n_active=d) for d in ACTIVE_SIZES if 2 * d <= shape.n)
         for larger in map(memory.estimate, shapes):
             if larger[need] <= free and larger["n_active"] > found["n_active"]:
