@@ -20,6 +20,7 @@ REGRESSION = {
     "n_active": 60,
     "kernel": "1*ard",
     "learn": "evidence",
+    "likelihood": "gaussian",
     "major_steps": 6,
 }
 NOISELESS = {**BINARY, "hyperprior": "", "calibration": "none", "kernel": "10*rbf"}

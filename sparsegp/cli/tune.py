@@ -39,7 +39,6 @@ def tune(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         import sparsegp
         from sparsegp.cli.tables import stem, training_tables
         from sparsegp.fit.tune import tunable
-        from sparsegp.settings.sparse import SEARCHED
         from sparsegp.store import folder_of
 
         settings, place = shared.given(options, shared.SETTINGS), shared.place(options)
@@ -52,7 +51,6 @@ def tune(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         progress.begin("prepare")
         run = shared.given(options, (*shared.LIMITS, *shared.KEPT)) | place | settings
         tuned = sparsegp.tune(table, out=out, progress=progress, **run)
-    kept = {name: getattr(wanted, name) for name in SEARCHED} if wanted.is_regression else {}
     n, p = map(int, table.X.shape)
     record = {
         "source": table.source,
@@ -60,7 +58,7 @@ def tune(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         "columns": p,
         **tuned.to_json(),
         "run": str(folder_of(out)),
-        "train": train_command(data, {**columns, **settings, **kept, **tuned.chosen}),
+        "train": train_command(data, {**columns, **settings, **tuned.chosen}),
         "seconds": progress.seconds,
     }
     lines = trials_table(tuned.trials, record, wanted.is_regression)

@@ -72,14 +72,14 @@ class SparseGPRegressor(SparseEstimator, Regressor):
     """Sparse Gaussian process regressor: the informative vector machine with Gaussian noise.
 
     Active rows (inducing points), chosen greedily, span the latent function; its posterior uses all
-    rows. Kernel, scaling and number of active rows are chosen on held-out training rows, and the
-    noise variance by leave-one-out predictions. If a `kernel` is given, it and the noise variance
-    are learnt instead, by maximising the marginal likelihood of all rows, from the given values for
-    targets of unit variance; the posterior then uses the active rows only. From a much smaller
-    noise variance, learning may end with each row explaining only itself; kernels with many length
-    scales, such as "1*ard", benefit from more major steps, such as 15. If all rows are active, this
-    is exact Gaussian process regression. Targets are standardised for training; predictions are in
-    their units.
+    rows. Kernel, scaling and number of active rows are chosen on held-out training rows, unless a
+    `kernel` is given; its variance and that of the noise are chosen by leave-one-out predictions.
+    With ``learn="evidence"`` kernel and noise variance are learnt instead, by maximising the
+    marginal likelihood of all rows, from the given values for targets of unit variance; the
+    posterior then uses the active rows only. From a much smaller noise variance, learning may end
+    with each row explaining only itself; kernels with many length scales, such as "1*ard", benefit
+    from more major steps, such as 15. If all rows are active, this is exact Gaussian process
+    regression. Targets are standardised for training; predictions are in their units.
 
     NumPy arrays and data frames give NumPy arrays; dask arrays and dask data frames are fitted
     block by block and give lazy dask arrays. Duplicate rows with the same target are merged into
@@ -116,7 +116,7 @@ class SparseGPRegressor(SparseEstimator, Regressor):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "SparseGPRegressor":
         """Update the fit, if any, with new rows only; see `sparsegp.update`.
 
-        Available with ``posterior="all"``, the default without a kernel. The first call chooses
+        Available with ``posterior="all"``, the default. The first call chooses
         kernel and scaling, as `fit` does, and the units of the targets; later calls keep them, and
         with fewer than 300 rows the noise variance too. The active set grows up to `n_active`;
         after that, the rows that matter least to the posterior are replaced.

@@ -38,9 +38,9 @@ Girolami & Rogers, and for those that need moments for many classes."""
 GENERAL = {"sites": "moments", "criterion": "information", "posterior": "adf", "kernel": "10*rbf"}
 """Settings that `TrainSettings.given` chooses for other likelihoods, and for sites=moments."""
 BY_EVIDENCE = {**LEARNT, "posterior": "adf", "major_steps": 5}
-"""Settings of a regression whose kernel is given, or with too few rows for a search."""
+"""Settings of a regression that learns by the evidence, or has too few rows for a search."""
 SEARCHED = {"likelihood": "gaussian", "posterior": "all", "kernel": None, "precision": "float64"}
-"""Settings of a regression with neither a kernel, another posterior nor one of `OF_EVIDENCE`."""
+"""Settings of a regression with neither another posterior nor one of `OF_EVIDENCE`."""
 OF_EVIDENCE = {"learn", "likelihood", "hyperprior", "strategy", "major_steps", "minor_steps"}
 OF_EVIDENCE |= {"stub_entries", "kernel_per_class"}
 
@@ -341,11 +341,10 @@ class TrainSettings(Settings):
             named = {**named, "class_weight": class_weight_text(named["class_weight"])}
         if task == "regression":
             more: dict[str, Any] = {**BY_EVIDENCE, "precision": "float64"}
-            is_open = named.get("kernel") in {None, AUTO} and not named.keys() & OF_EVIDENCE
-            if is_open and named.get("posterior", "all") == "all":
+            if not named.keys() & OF_EVIDENCE and named.get("posterior", "all") == "all":
                 named = {**SEARCHED, **named}
-            given = named.keys() & {"learn", "likelihood"}
-            known: dict[str, Any] = {"likelihood": "gaussian"} if given else more
+            learns = "likelihood" not in named and named.get("learn", "evidence") == "evidence"
+            known: dict[str, Any] = more if learns else {"likelihood": "gaussian"}
             if named.get("posterior") == "all":
                 known = {**known, "precision": SEARCHED["precision"]}
             named = {"sites": "moments", **known, **named}

@@ -153,7 +153,7 @@ def test_a_computation_that_fails_does_so_in_one_line(files, tmp_path):
     """Without the warnings of numpy about what overflowed on the way."""
     per_class = "--kernel-per-class --likelihood softmax --n-active 20"
     for data, how, said in (
-        ("numbers", "--task regression --kernel 'ard(1e-154, 1, 1, 1)'", "must be finite"),
+        ("numbers", "--task regression --learn evidence --kernel 'ard(1e-154, 1, 1, 1)'", "finite"),
         ("pair", f"{per_class} --kernel 200*rbf --sites moments", "a Cholesky factor is not fini"),
         ("pair", f"{per_class} --kernel 1e14*linear --posterior active", "inputs, weights or ker"),
     ):

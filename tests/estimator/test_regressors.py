@@ -66,7 +66,7 @@ def test_it_learns_what_the_exact_evidence_says(kind):
     X, y = sine(100)
     pipeline = exact(X, y, ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1), "fmin_l_bfgs_b")
     theirs = pipeline[-1].kernel_
-    ours = kind(kernel="1*rbf").fit(X, y)
+    ours = kind(kernel="1*rbf", learn="evidence").fit(X, y)
     assert ours.noise_variance_ / y.var() == pytest.approx(theirs.k2.noise_level, rel=0.03)
     length_scale = float(str(ours.kernel_).partition("rbf(")[2].rstrip(")"))
     assert length_scale == pytest.approx(theirs.k1.k2.length_scale, rel=0.03)
@@ -157,3 +157,13 @@ def test_pipeline_and_search(diabetes):
     assert search.score(X, y) == r2_score(y, search.predict(X))
     fitted = pipeline[-1]
     assert fitted.score(X, y, weight) == r2_score(y, fitted.predict(X), sample_weight=weight)
+
+
+def test_a_kernel_that_is_given_back_gives_the_same_fit(searching):
+    X, y = sine(300)
+    found = SparseGPRegressor(n_active=40, n_jobs=1).fit(X, y)
+    again = SparseGPRegressor(
+        n_active=40, n_jobs=1, kernel=found.kernel_, scaling=found.scaling_
+    ).fit(X, y)
+    assert again.kernel_ == found.kernel_
+    assert_allclose(again.predict(X), found.predict(X), atol=0.05 * y.std())
