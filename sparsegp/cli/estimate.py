@@ -62,7 +62,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     settings = settings_given(**named)
     settings.require_used(named)
     train, held_out = training_tables(data, test, **shared.given(options, shared.COLUMNS))
-    train, n_classes = train.learnt(of_numbers=settings.is_regression), 0
+    train, n_classes = train.learnt(), 0
     if settings.is_regression:
         Numbers.of(train.y, train.source)  # raises if they are not numbers
     else:

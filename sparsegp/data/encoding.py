@@ -5,8 +5,10 @@
 - A category has a column of 0 and 1 for each level, in the order of frequency; two levels share
   one column. Rare levels share one too: those with fewer than `MIN_LEVEL_ROWS` rows (a fiftieth,
   if rows are few), and those beyond the `INDICATED` most frequent. Missing values are a level. A
-  level not seen in training counts as rare or, if no level was rare, as no level. A category with
-  more than `INDICATED` levels also gets columns with the mean label of each level (data/means.py).
+  level not seen in training counts as rare or, if no level was rare, as no level.
+- A category with more than `INDICATED` levels also has columns with a random code for each rare
+  level, so that a kernel tells them apart at the price of a few columns. Mean labels of levels do
+  so too, but even if they are those of other rows they tell something about a row's own label.
 - A date is encoded as its year, and sine and cosine of the day of the year, the day of the week and
   the hour; as many of them as vary. A missing date has the median year, and zeros otherwise.
 - Columns without information (all values missing, or all the same) are left out.
@@ -16,9 +18,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsegp.data.frames import (
     MAX_NAMES,
@@ -45,12 +49,21 @@ DROP = "drop"
 """Given in place of a kind for a column to leave out."""
 RARE, MISSING = ": rare", " missing"
 """Suffixes of the names of encoded columns; for a level it is "=" and the level."""
-MEAN = ": mean of "
-"""Start of the suffix of a column of mean labels; a class or "label" follows."""
 INDICATED = 30
 """Maximum number of levels of a category with a column of their own."""
+CODE_PARTS, CODE_STEP = tuple(f": code {bit}" for bit in range(16)), 0.25
+"""Suffixes of the columns of the codes of other levels, and the value of a bit that is set: two
+codes then differ, on average, by as much as the indicators of two levels."""
 
 logger = logging.getLogger(__name__)
+
+
+def code(level: str) -> NDArray[np.uint8]:
+    """Return the bits of a hash of a level, which depend on nothing else, (len(CODE_PARTS),)."""
+    digest = blake2b(
+        level.encode("utf-8", "surrogatepass"), digest_size=len(CODE_PARTS) // 8
+    ).digest()
+    return np.unpackbits(np.frombuffer(digest, np.uint8))
 
 
 @dataclass(frozen=True)
@@ -73,9 +86,6 @@ class Column:
         Its other levels; None if there are too many to store.
     note : str
         Why it is left out.
-    means : tuple of float
-        For a category with target encoding: the means of its levels, of its rare levels, of unseen
-        levels and of missing values (see `places`), each in every column of mean labels.
     form : str
         Date format, or "words", if it held dates or truth values as text in training.
     """
@@ -89,7 +99,6 @@ class Column:
     counts: tuple[int, ...] = ()
     rare: tuple[str, ...] | None = ()
     note: str = ""
-    means: tuple[float, ...] = ()
     form: str = ""
 
     @classmethod
@@ -116,17 +125,6 @@ class Column:
             values = {"": np.where(missing, self.fill, kinds.numbers(series, self.kind))}
         values[MISSING] = missing
         return np.column_stack([values[part] for part in self.parts]).astype(np.float64, copy=False)
-
-    @property
-    def are_means(self) -> Booleans:
-        """Whether each encoded column holds mean labels, (parts,)."""
-        of_category = self.kind == "category"
-        return np.array([of_category and part.startswith(MEAN) for part in self.parts], bool)
-
-    @property
-    def has_many_levels(self) -> bool:
-        """Whether it is a category with more than `INDICATED` levels, all of them stored."""
-        return len(self.levels) + len(self.rare or ()) > INDICATED
 
     @property
     def doubt(self) -> str:
@@ -156,7 +154,9 @@ class Column:
         unlike = np.array([[end == part for part in self.parts] for end in ends], np.float64)
         n_rare = self.n_places - len(self.levels) - 1  # and one not seen
         table = np.repeat(unlike, [1] * len(self.levels) + [n_rare, 1], axis=0)
-        table[:, self.are_means] = np.reshape(self.means, (self.n_places, -1))
+        if self.parts[-1:] == CODE_PARTS[-1:]:
+            for place, level in enumerate(self.rare or (), len(self.levels)):
+                table[place, -len(CODE_PARTS) :] = CODE_STEP * code(level)
         return table
 
     def news(self, series: Any) -> tuple[int, str]:
@@ -190,12 +190,11 @@ class Encoding:
         texts = [
             each for c in self.columns for each in (c.name, *c.parts, *c.levels, *(c.rare or ()))
         ]
-        fills = [each for c in self.columns for each in (c.fill, c.missing, *c.means)]
+        fills = [each for c in self.columns for each in (c.fill, c.missing)]
         if not (
             all(isinstance(text, str) for text in texts)
             and np.isfinite(fills).all()
             and {column.kind for column in self.columns} <= {*KINDS}
-            and all(len(c.means) == c.n_places * c.are_means.sum() for c in self.columns)
             and len(set(self.all)) == len(self.all)
         ):
             raise DataError("an encoding must have columns of known kinds, with different names")
@@ -265,8 +264,7 @@ class Encoding:
     @property
     def scales(self) -> tuple[str, ...]:
         """For each encoded column, the name of its length scale, (p,); levels share one."""
-        each = zip(self._parts, self.are_means, strict=True)
-        return tuple(c.name + part * bool(m or c.kind != "category") for (c, part), m in each)
+        return tuple(c.name + part * (c.kind != "category") for c, part in self._parts)
 
     @property
     def shared(self) -> Integers:
@@ -277,14 +275,9 @@ class Encoding:
 
     @property
     def indicates(self) -> Booleans:
-        """Whether each encoded column is 0-1: a level, truth or missing-value indicator; (p,)."""
+        """Whether each encoded column is an indicator, or of a code, and stays unscaled; (p,)."""
         ends = [c.kind in {"category", "truth"} or part == MISSING for c, part in self._parts]
-        return np.array(ends, bool) & ~self.are_means
-
-    @property
-    def are_means(self) -> Booleans:
-        """Whether each encoded column holds mean labels, (p,)."""
-        return np.concatenate([np.empty(0, bool), *(c.are_means for c in self.columns)])
+        return np.array(ends, bool)
 
     @property
     def is_plain(self) -> bool:
@@ -294,7 +287,7 @@ class Encoding:
         """
         return all(c.kind in NUMBERS and not (c.missing or c.form) for c in self.columns)
 
-    def apply(self, frame: Any, source: str, means: Doubles | None = None) -> Any:
+    def apply(self, frame: Any, source: str) -> Any:
         """Encode rows: immediately for a data frame in memory, else lazily.
 
         Warns about levels and missing values that training rows did not have, unless rows are lazy.
@@ -305,8 +298,6 @@ class Encoding:
             Must have the columns `inputs`, in any order; others are ignored.
         source : str
             Where the rows come from, for messages.
-        means : Doubles (n, m), optional
-            Mean labels of the training rows, in place of those that new rows get in m columns.
 
         Returns
         -------
@@ -325,14 +316,12 @@ class Encoding:
         if not any(hasattr(part, "dask") for part in frame.parts):
             self._warn_of_news(frame.parts or [frame.empty], source)
         rows = partial(self._encoded, source=source, where=frame.where, of_file=frame.of_file)
-        beside = () if means is None else (means,)
-        return frame.rows(rows, len(self.names), np.float64, *beside)
+        return frame.rows(rows, len(self.names), np.float64)
 
     def _encoded(
         self,
         frame: Any,
         start: int,
-        means: Doubles | None = None,
         *,
         source: str,
         where: Where = by_row,
@@ -349,8 +338,6 @@ class Encoding:
                 value = series.iloc[row : row + 1].tolist()[0]
                 faults.append(unreadable(where(start + row, column.name), column.kind, value))
         refuse(faults if of_file else in_pandas(faults), source)
-        if means is not None:
-            X[:, self.are_means] = means
         return X
 
     def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:

@@ -319,22 +319,14 @@ class Frame:
         """Index of the first row of each part."""
         return list(accumulate(self.lengths, initial=0))[:-1]
 
-    def rows(
-        self, function: Callable[..., Any], p: int, dtype: DTypeLike, *beside: NDArray[Any]
-    ) -> DaskArray:
-        """Return the array (n, p) that a function computes part by part.
-
-        It is called with a part, the index of its first row, and its rows of each array `beside`.
-        """
+    def rows(self, function: Callable[[Any, int], Any], p: int, dtype: DTypeLike) -> DaskArray:
+        """Return the array (n, p) that a function of a part and its first row's index computes."""
         import dask.array as da  # noqa: PLC0415 - slow to import
         from dask.delayed import delayed  # noqa: PLC0415
 
         task = delayed(function, pure=False)
         blocks = [
-            da.from_delayed(
-                task(part, start, *(each[start : start + length] for each in beside)),
-                *((length, p), dtype, np.empty((0, 0), dtype)),
-            )
+            da.from_delayed(task(part, start), (length, p), dtype, np.empty((0, 0), dtype))
             for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True)
         ]
         return da.concatenate(blocks) if blocks else da.empty((0, p), dtype)

@@ -19,7 +19,7 @@ from pandas.api import types
 from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import DROP, INDICATED, KINDS, MISSING, RARE, Column
+from sparsegp.data.encoding import CODE_PARTS, DROP, INDICATED, KINDS, MISSING, RARE, Column
 from sparsegp.data.frames import Frame, Where, frame_names, refuse, unlikeness, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
@@ -217,7 +217,7 @@ def study(
     faults = (_fault(n, known[n], tallies[n], frame.where, n in kinds) for n in known)
     refuse(frame.told([*filter(None, faults)]), source)
     columns = tuple(_column(name, known[name], tallies[name]) for name in known)
-    if not any(column.parts or column.has_many_levels for column in columns):
+    if not any(column.parts for column in columns):
         raise DataError(
             f"a table needs columns that vary; those of {source} have one value, or none: "
             + ", ".join(f"{column.name[:40]} ({column.note})" for column in columns[:20])
@@ -382,6 +382,8 @@ def _category(name: str, tally: Tally, share: float) -> Column:
     has_rare = bool(rare) or (tally.missing > 0 and not own_gap)
     parts = [f"={text}" for text, _ in kept] + [RARE] * has_rare + [MISSING] * own_gap
     parts = parts[1:] if len(parts) <= 2 else parts
+    if len(ranked) > INDICATED and len(rare) <= MAX_RARE_LEVELS:
+        parts += CODE_PARTS
     note = ""
     if not parts:
         note = "no value" if tally.missing == tally.n else "one value"

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from sparsegp.data.blocks import from_memory, of_known_sizes
 from sparsegp.data.encoding import DROP, Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
-from sparsegp.data.labels import REAL_KINDS, as_numbers, encode, tidy_labels
-from sparsegp.data.means import learn_means
+from sparsegp.data.labels import REAL_KINDS, encode, tidy_labels
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
 from sparsegp.types import DaskArray, Doubles, Integers, Labels
 
@@ -125,7 +124,7 @@ class Table:
         order = np.argsort(self.rows)
         return np.asarray(order[np.searchsorted(self.rows, rows, sorter=order)])
 
-    def learnt(self, scheduler: Any = None, of_numbers: bool = False) -> "Table":
+    def learnt(self, scheduler: Any = None) -> "Table":
         """Return the table as numbers; an encoding is learnt if a frame holds anything else.
 
         It is learnt from the rows of positive weight.
@@ -134,65 +133,30 @@ class Table:
         ----------
         scheduler : str or callable, optional
             Dask scheduler.
-        of_numbers : bool
-            Whether it is for a regression.
 
         Raises
         ------
         DataError
-            If columns cannot be used; all of them are named. If labels cannot be used, and target
-            encoding needs them.
+            If columns cannot be used; all of them are named.
         """
         if self.frame is None:
             return self
-        frame = self._of_positive_weight().frame
+        frame = self.frame
+        if self.weights is not None and self.weights.any():
+            frame = frame.take(self.weights > 0.0)
         encoding = Encoding.learn(frame, self.source, self.kinds, scheduler)
         if encoding.is_plain:
             medians = np.array([column.fill for column in encoding.columns])
             return replace(self.encoded(None), medians=medians)
-        encoding, means = self._with_means(encoding, scheduler, of_numbers)
         found = [c.doubt for c in encoding.columns if c.doubt and c.name not in (self.kinds or {})]
         if doubts := "; ".join(self.frame.told(found)):
             logger.warning("%s has columns taken for categories: %s", self.source, doubts)
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
-        return self.encoded(encoding, means)
+        return self.encoded(encoding)
 
-    def _with_means(
-        self, encoding: Encoding, scheduler: Any, of_numbers: bool
-    ) -> tuple[Encoding, Doubles | None]:
-        """Return an encoding with mean labels, if it needs them, and those of the rows."""
-        some = self._of_positive_weight()
-        if some.frame is None or not any(column.has_many_levels for column in encoding.columns):
-            return encoding, None
-        classes, y = (None, as_numbers(some.y, self.source)) if of_numbers else some.codes()
-        encoding, means = learn_means(encoding, some.frame, self.source, classes, y, scheduler)
-        if means is None or self.weights is None or some is self:
-            return encoding, means
-        every = np.zeros((len(self.weights), means.shape[1]))
-        every[self.weights > 0.0] = means
-        return encoding, every
-
-    def _of_positive_weight(self) -> "Table":
-        """Return the rows of positive weight, from which alone an encoding is learnt."""
-        if self.weights is None or self.frame is None or not self.weights.any():
-            return self
-        kept = self.weights > 0.0
-        y, frame = None if self.y is None else self.y[kept], self.frame.take(kept)
-        return replace(self, X=self.X[kept], y=y, weights=self.weights[kept], frame=frame)
-
-    def as_learnt(self, model: Any) -> "Table":
-        """Return the training rows of a model, as they were encoded when it was trained."""
-        if model.encoding is None or self.y is None:
-            return self.encoded_for(model)
-        known = self if model.is_regression else replace(self, classes=model.classes)
-        means = known._with_means(model.encoding, None, model.is_regression)[1]
-        return self.encoded_for(model, means)
-
-    def encoded(self, encoding: Encoding | None, means: Doubles | None = None) -> "Table":
+    def encoded(self, encoding: Encoding | None) -> "Table":
         """Return the table as numbers, by the encoding of a model; None accepts only numbers.
-
-        `means` are the mean labels of training rows, see `Encoding.apply`.
 
         Raises
         ------
@@ -209,17 +173,17 @@ class Table:
             return self
         if encoding is None:
             return replace(self, frame=None)
-        X, names = encoding.apply(self.frame, self.source, means), encoding.names
+        X, names = encoding.apply(self.frame, self.source), encoding.names
         return replace(self, X=X, names=names, frame=None, encoding=encoding)
 
-    def encoded_for(self, fitted: Any, means: Doubles | None = None) -> "Table":
+    def encoded_for(self, fitted: Any) -> "Table":
         """Return the table with the columns of a model or of its training rows; see `encoded`.
 
         Named columns are put into the same order, and none may be missing. Missing values are
         filled, even if the training rows had none.
         """
         found = None if self.frame is None else self.frame.names
-        table, names = self.encoded(encoding_for(found, fitted), means), fitted.names
+        table, names = self.encoded(encoding_for(found, fitted)), fitted.names
         if names is not None and table.names not in (None, names):
             table = table.columns(column_places(names, table.names or (), self.source))
         return replace(table, encoding=fitted.encoding, medians=fitted.medians)

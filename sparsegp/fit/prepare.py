@@ -22,7 +22,7 @@ from sparsegp.data import (
     summarise,
 )
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import MEAN, MISSING, RARE
+from sparsegp.data.encoding import CODE_PARTS, MISSING, RARE
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
@@ -154,7 +154,7 @@ def prepare(
         If there are weights, and the method does not support them.
     """
     scheduler = runtime.scheduler()
-    train = train.learnt(scheduler, settings.is_regression)
+    train = train.learnt(scheduler)
     n_given = count_original_rows(train)
     target: Any
     numbers: Numbers | None
@@ -194,10 +194,9 @@ def columns_of(fitted: Any) -> Columns:
         return Columns(*2 * (fitted.names or (),))
     from sparsegp.data.kinds import DATE_PARTS  # noqa: PLC0415 - loads pandas
 
-    ends = {"category": ("", RARE), "date": (*chain(*DATE_PARTS),)}
+    ends = {"category": ("", RARE, *CODE_PARTS), "date": (*chain(*DATE_PARTS),)}
     others = [c.name + end for c in known.columns for end in (*ends.get(c.kind, ("",)), MISSING)]
-    categories = (c.name for c in known.columns if c.kind == "category")
-    beginnings = [name + end for name in categories for end in ("=", MEAN)]
+    beginnings = [f"{c.name}=" for c in known.columns if c.kind == "category"]
     return Columns(known.names, known.scales, (*others,), (*beginnings,))
 
 

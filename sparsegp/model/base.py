@@ -139,11 +139,9 @@ class Model(ABC):
         """Scaled training rows that the model stores, (d, p)."""
 
     def holds(self, X: Any) -> bool:
-        """Whether X (d, p) are the stored training rows before scaling, but for mean labels."""
+        """Whether X (d, p) are the stored training rows before scaling."""
         held, order = self._stored_rows, np.unique(self.rows, return_inverse=True)[1]
         found = self.scaling.apply(np.asarray(X), held.dtype)[order]
-        if self.encoding is not None and self.scaling.mixing is None:
-            found, held = (x[:, ~self.encoding.are_means] for x in (found, held))
         return np.allclose(found, held, 1e-5, 1e-5 * float(np.abs(found).max(initial=0.0)))
 
     @property

@@ -22,7 +22,7 @@ from sparsegp.data.storage import require_memory
 from sparsegp.errors import StoreError, short
 from sparsegp.store.folders import Folder
 
-VERSION = 2
+VERSION = 3
 """Version of the format: models of version 1 lack the triangular factor that predictions need."""
 
 MAX_JSON, MAX_LISTED = 1 << 26, 1 << 24

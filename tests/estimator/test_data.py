@@ -131,7 +131,8 @@ def test_a_kernel_by_name_fits_rows_that_are_encoded_otherwise(iris, words, kern
         ("day", False),
         ("size=odd", True),
         ("size: rare", True),
-        ("size: mean of label", True),
+        ("size: code 3", True),
+        ("size: code 16", False),
         ("size: night", False),
     ],
 )
