@@ -45,7 +45,7 @@ TEXTS = {
     "1,2,0\n" + "3" * 200_000 + ",1,1\n": "line 2: field larger than field limit",
     "a" * 200_000 + ",1,1\n": "line 1: field larger than field limit",
     "1,2,0\n3,4,\n": "line 2 .row 1., column '2': the label is missing",
-    "1,2,a\n3,4,NA\n": "line 2 .row 1., column '2': the label is missing",
+    "1,2,a\n3,4,NA\n": "line 2 .row 1., column '2': the label is missing .'NA' stands for that",
     "1,2,0.5\n3,4,nan\n": "line 2 .row 1., column '2': the label is missing",
     "a,b,y\n1,2,u\n3,4,\n": "line 3 .row 1., column 'y': the label is missing",
     "1\n2\n": "has 1 column",

@@ -303,11 +303,14 @@ def _ids(values: Any, name: str, source: str) -> Labels:
     return ids if ids.dtype.kind == "f" else ids.astype(str)
 
 
-def require_each(gaps: Booleans, name: str, role: str, where: Where, source: str) -> None:
-    """Raise a `DataError` if a label or id is missing."""
+def require_each(
+    gaps: Booleans, name: str, role: str, where: Where, source: str, word: str = ""
+) -> None:
+    """Raise a `DataError` if a label or id is missing; `word` is how the first one is written."""
     if gaps.any():
+        written = f" ({quoted(word)} stands for that: write a {role} otherwise)" if word else ""
         rest = "all rows" if gaps.all() else f"{gaps.sum()} of {len(gaps)} rows; leave these out"
         raise DataError(
-            f"{source}, {where(int(gaps.argmax()), name)}: the {role} is missing; every row needs "
-            f"one: give another {role}_column. It is missing in {rest}"
+            f"{source}, {where(int(gaps.argmax()), name)}: the {role} is missing{written}; every "
+            f"row needs one: give another {role}_column. It is missing in {rest}"
         )

@@ -216,6 +216,7 @@ class Text:
         marks = [*(MISSING - DASHES), *self.columns.markers]  # "-" is a class next to "+"
         gaps = np.isin(codes, np.flatnonzero(found.isin(marks)))
         role = "id" if is_id else "label"
-        require_each(gaps, self.layout.names[place], role, self.where, self.name)
+        word = found[codes[gaps.argmax()]] if gaps.any() else ""
+        require_each(gaps, self.layout.names[place], role, self.where, self.name, word)
         read = short_strings if is_id else labels_from_text
         return read([*map(str, found)], self.name)[codes]
