@@ -307,6 +307,10 @@ def test_weights_may_differ_by_many_orders_of_magnitude(kernel, caplog):
             rows, label, sample_weight=weights, kernel=kernel, precision="float32", n_active=60
         )
     assert f"{len(model.rows)} rows included: no other candidate" in caplog.text
+    assert "row weights differ by a factor of" in caplog.text
+    caplog.clear()
+    train(rows, label, sample_weight=weights**0.25, kernel=kernel, n_active=60)
+    assert "row weights differ" not in caplog.text
     assert np.average(model.predict(rows) == label, weights=weights) > 0.8
 
 

@@ -79,6 +79,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
         would = memory.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))
         found["would_fit"] = [shared.as_typed(each) for each in would]
     found["searches"] = searches(train, settings)
+    found["learns"] = settings.learn != "none"
     found["seconds"] = seconds(found, settings, threads := shape.n_workers or shape.n_threads)
     if found["searches"] and getattr(settings, "n_active", 0) is None:
         shapes = (replace(shape, n_active=d) for d in ACTIVE_SIZES if 2 * d <= shape.n)
@@ -194,6 +195,8 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
             workers = largest(blocks | driver)
     yield "memory", f"{size(found['total_bytes'])}{workers}"
     more = " for one factorisation" if "flops" in found else ""
+    if found["learns"]:
+        more = ", without the learning of the kernel"
     if found["searches"]:
         more = ", and usually up to a minute to choose the kernel"
         if "most_active" in found:

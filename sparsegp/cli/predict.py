@@ -69,6 +69,9 @@ def predict(run: str, data: str, out: str, overwrite: bool, **wanted: Any) -> No
     of_classes = {"reject_below": wanted["reject_below"], "set": wanted["coverage"]}
     if model.is_regression and (named := shared.given(of_classes, of_classes)):
         raise SettingsError(f"{shared.in_words(named)} is for classifiers; leave it out")
+    for stream, is_used in (("stdin", data == "-"), ("stdout", path is None)):
+        if is_used and getattr(sys, stream) is None:
+            raise SettingsError(f"- stands for {stream}, which is closed; give a file")
     if data == "-":
         tables, source, n = tables_from(sys.stdin.buffer, model, **columns), STANDARD_INPUT, 0
     else:

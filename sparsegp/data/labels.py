@@ -208,9 +208,11 @@ def as_numbers(y: Any, source: str) -> Doubles:
         If there are none, or one is missing or not a finite number.
     """
     labels = tidy_labels(y, source)
-    if labels.dtype.kind == "U" and any(map(CODE.match, labels.tolist())):
-        with suppress(ValueError):  # not codes, then
-            labels = labels.astype(np.float64)
+    if labels.dtype.kind == "U":
+        with suppress(ValueError):  # only codes and whole numbers too large for integers are texts
+            numbers = labels.astype(np.float64)
+            if any(map(CODE.match, labels.tolist())) or (np.abs(numbers) >= TOO_LARGE).any():
+                labels = numbers
     if labels.dtype.kind not in REAL_KINDS:
         found = labels.tolist()
         row = next((row for row, label in enumerate(found) if not is_number(label)), 0)

@@ -23,7 +23,8 @@ from sparsegp.types import Doubles, Floats, Integers
 MAX_DRAWN = 1000
 """Maximum number of rows from which the quantiles for novelty are computed."""
 METRIC_ROWS, METRIC_ACTIVE = 5000, 500
-"""Maximum numbers of rows and active rows in the small fits that a metric is learnt from."""
+"""Maximum numbers of rows and active rows in the small fits that a metric is learnt from, even if
+the run has fewer active rows: gradients would be noise."""
 
 
 @dataclass(eq=False)
@@ -219,10 +220,9 @@ def learn_metric(run: Training) -> Doubles:
 def _fit_rows(run: Training, rows: Integers, X: Floats) -> SparseModel:
     """Fit some rows of a run, with scaled inputs X (n, p), in memory, and write nothing."""
     (n, p), none = X.shape, np.zeros(X.shape[1])
-    most = min(METRIC_ACTIVE, run.settings.n_active or METRIC_ACTIVE)
     unbounded = replace(run.settings, metric=NONE, stub_entries=None, candidates=None)
-    small = replace(unbounded, n_active=most, report_every=most)
-    small = replace(small, n_active=min(most, n - small.n_validation(n)))
+    small = replace(unbounded, n_active=METRIC_ACTIVE, report_every=METRIC_ACTIVE)
+    small = replace(small, n_active=min(METRIC_ACTIVE, n - small.n_validation(n)))
     weights = None if run.weights is None else run.weights[rows]
     data = Prepared(
         train=Table(X, None, "", weights=weights),  # in memory, and scaled

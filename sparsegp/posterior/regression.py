@@ -51,6 +51,9 @@ GRID = np.log(10.0) * np.arange(-8.0, 4.25, 0.5)
 """Values of log lambda that are tried before the best is refined."""
 MIN_LEFT_OUT = 300
 """Minimum number of new rows to choose noise and prior again in an update without the old rows."""
+FEW_ROWS = 20
+"""With fewer rows, the noise variance is also that of one more row, of small weight: by chance, all
+of them may be predicted well."""
 MIN_NOISE = 1e-10
 """Minimum noise variance, for targets of variance one; without noise a fit loses all digits."""
 
@@ -229,6 +232,9 @@ class LeftOut:
         spread = 1.0 + q / left + self.outside / ratio
         square = (rest / left) ** 2 / spread
         noise = max(float(np.average(square, weights=self.weights)), MIN_NOISE)
+        if len(square) < FEW_ROWS:
+            more = float(len(square)) ** -2  # weight of a row that is off by the variance
+            noise = (noise + more) / (1.0 + more)
         terms = np.log(2.0 * np.pi * noise * spread) + square / noise
         return 0.5 * float(np.average(terms, weights=self.weights)), noise
 

@@ -341,7 +341,9 @@ class TrainSettings(Settings):
             named = {**named, "class_weight": class_weight_text(named["class_weight"])}
         if task == "regression":
             more: dict[str, Any] = {**BY_EVIDENCE, "precision": "float64"}
-            if not named.keys() & OF_EVIDENCE and named.get("posterior", "all") == "all":
+            plain = {"learn": cls.learn, "likelihood": SEARCHED["likelihood"]}
+            stated = {name for name in named.keys() & OF_EVIDENCE if named[name] != plain.get(name)}
+            if not stated and named.get("posterior", "all") == "all":
                 named = {**SEARCHED, **named}
             learns = "likelihood" not in named and named.get("learn", "evidence") == "evidence"
             known: dict[str, Any] = more if learns else {"likelihood": "gaussian"}

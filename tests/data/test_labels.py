@@ -109,6 +109,7 @@ def test_numbers():
     assert (target.mean(), target.std()) == pytest.approx((0.0, 1.0))
     np.testing.assert_allclose(numbers.decode(target), y)
     assert as_numbers(np.array(["08", "10"]), "Z").tolist() == [8.0, 10.0]
+    assert as_numbers(np.array(["36600000000000000000", "10"]), "Z").tolist() == [3.66e19, 10.0]
     for same in ([4, 4], [0.1] * 6):
         assert Numbers.of(np.array(same), "Z").scale == 1.0
     for bad, message in {

@@ -167,3 +167,23 @@ def test_a_kernel_that_is_given_back_gives_the_same_fit(searching):
     ).fit(X, y)
     assert again.kernel_ == found.kernel_
     assert_allclose(again.predict(X), found.predict(X), atol=0.05 * y.std())
+
+
+def test_a_default_that_is_given_changes_nothing():
+    X, y = sine(60)
+    plain = SparseGPRegressor(kernel="10*rbf").fit(X, y)
+    for given in ({"learn": "none"}, {"likelihood": "gaussian"}, {"posterior": "all"}):
+        same = SparseGPRegressor(kernel="10*rbf", **given).fit(X, y)
+        assert_allclose(same.predict(X), plain.predict(X), rtol=1e-12)
+        assert same.noise_variance_ == plain.noise_variance_
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 8])
+def test_few_rows_are_not_certain(n):
+    """Even if, by chance, all of them are predicted well when left out."""
+    for seed in range(12):
+        X, y = (each[np.random.default_rng(seed).permutation(200)] for each in sine(200))
+        mean, std = (
+            SparseGPRegressor(kernel="10*rbf(2)").fit(X[:n], y[:n]).predict(X, return_std=True)
+        )
+        assert np.square((y - mean) / std).mean() < 1000.0

@@ -151,7 +151,7 @@ def test_directories_of_others_are_refused(data, tmp_path):
     ("given", "pattern"),
     [
         ({"likelihood": "probit"}, "got likelihood=probit with sites=moments; give learn=evidence"),
-        ({"task": "regression", "likelihood": "gaussian"}, "rows for likelihood=softmax"),
+        ({"task": "regression", "likelihood": "gaussian(0.2)"}, "rows for likelihood=softmax"),
         ({"method": "ep"}, "tuning is for method=ivm, got method=ep, which learns its kernel"),
         ({"resume": True}, "give out"),
         ({"n_active": 10**6}, "n_active=1000000 exceeds the 500 training rows"),
