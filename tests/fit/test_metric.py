@@ -31,6 +31,13 @@ def test_the_direction_that_matters_is_found():
     assert model.holds(X[np.unique(model.rows)])
 
 
+def test_the_metric_does_not_depend_on_the_number_of_active_rows():
+    """Gradients of a model with few of them are noise."""
+    how = {**HOW, "metric": "full(1)"}
+    one, other = (sparsegp.train(X, Y, **{**how, "n_active": d}) for d in (20, 60))
+    assert_array_equal(one.scaling.mixing, other.scaling.mixing)
+
+
 def test_rotated_inputs_give_the_same_predictions():
     Q = np.linalg.qr(np.random.default_rng(1).normal(size=(P, P)))[0]
     how = {**HOW, "metric": "full", "scaling": "none", "precision": "float64"}
