@@ -246,6 +246,7 @@ def summary(
 
 def _that_validated(record: dict[str, Any]) -> str:
     """Return on which rows `validation_nlpp` was measured, in words."""
+    kind = "weighted " if record["settings"].get("class_weight") else ""
     if count := record["validation_rows"]:
-        return f"on {plural(count, 'validation row')}"
-    return "in cross-validation, which chose the prior variance"
+        return f"on {plural(count, f'{kind}validation row')}"
+    return f"in {kind}cross-validation, which chose the prior variance"

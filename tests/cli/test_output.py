@@ -89,6 +89,12 @@ def hostile(tmp_path):
     return tmp_path, labels, result
 
 
+def test_weighted_figures_say_so(hostile, tmp_path):
+    command = ("train", hostile[0] / "rows.npz", "--n-active", 20, "--class-weight", "balanced")
+    shown = invoke(*command, "--out", tmp_path / "weighted").stdout
+    assert shown.count("nats in weighted cross-validation") == 2
+
+
 def test_control_characters_of_labels_do_not_reach_the_terminal(hostile):
     folder, labels, trained = hostile
     run, rows = folder / "run", folder / "rows.npz"
