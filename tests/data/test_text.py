@@ -217,6 +217,17 @@ def test_a_column_that_numbers_the_rows(tmp_path, caplog):
     assert "give `id_column` 'unnamed 0', or `drop` 'unnamed 0'" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("numbers", "is_told"),
+    [(range(1, 61), True), (range(60), True), (range(2, 62), False), (range(1, 121, 2), False)],
+)
+def test_a_named_column_that_numbers_the_rows(numbers, is_told, tmp_path, caplog):
+    table = pd.DataFrame({"row": numbers, "a": np.arange(60) % 7, "y": np.arange(60) % 2})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    open_dataset(tmp_path / "a.csv")
+    assert ("numbers its rows in the input row; give `id_column` row" in caplog.text) == is_told
+
+
 def test_what_is_given(tmp_path):
     rows = "".join(f"{n:05d},{n % 7},{n % 2},k{n}\n" for n in range(40))
     text = "zip,x,y,key\n" + rows

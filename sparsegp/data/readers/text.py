@@ -54,9 +54,9 @@ def read_text(name: str, columns: Columns) -> Dataset:
     text = Text(name, columns, layout, places)
     values, others = text.values()
     first = places.inputs.get(0)
-    if columns.names is None and first == f"{UNNAMED}0" and ascends(values[0]):
-        said = "%s numbers its rows in an unnamed input; give `id_column` %s, or `drop` %s"
-        logger.warning(said, name, *2 * [shlex.quote(first)])
+    if columns.names is None and first is not None and ascends(values[0], first):
+        said = "%s numbers its rows in the input %s; give `id_column` %s, or `drop` %s"
+        logger.warning(said, name, *3 * [shlex.quote(first)])
     frame = Frame.of(values[[*places.inputs]].rename(columns=places.inputs), name)
     beside = {
         names[place]: text.labels(place, texts, place == places.id)
@@ -66,9 +66,17 @@ def read_text(name: str, columns: Columns) -> Dataset:
     return Dataset(replace(table, missing=columns.markers))
 
 
-def ascends(values: Any) -> bool:
-    """Return whether values are whole numbers in ascending order, as in an index of rows."""
-    return values.dtype.kind == "i" and bool((values.diff()[1:] > 0).all())
+def ascends(values: Any, name: str) -> bool:
+    """Return whether a column looks like an index of rows, whole numbers in ascending order.
+
+    If it has a name, they must follow each other without a gap, and from 0 or 1.
+    """
+    if values.dtype.kind != "i":
+        return False
+    steps = values.diff()[1:]
+    if name == f"{UNNAMED}0":
+        return bool((steps > 0).all())
+    return bool((steps == 1).all()) and len(values) > 1 and values.iloc[0] in (0, 1)
 
 
 @dataclass(frozen=True)
