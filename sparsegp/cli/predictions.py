@@ -146,7 +146,8 @@ def writer_of(path: Path) -> Callable[[Path, Labels, Batches], None]:
         if path.name.lower().endswith(ending):
             return write
     raise SettingsError(
-        f"cannot tell the format of {str(path)!r}; its name must end in {', '.join(WRITERS)}"
+        f"cannot tell the format of {str(path)!r}; its name must end in {', '.join(WRITERS)}, "
+        "or be - for standard output"
     )
 
 

@@ -102,7 +102,7 @@ REFUSED = [
     ("predict trained nan.npz --out {out}.csv", r"nan\.npz .*row 17"),
     ("predict trained only.npz --out {out}.csv --reject-below 1.01", "above 0 and at most 1, got"),
     ("predict trained only.npz --out {out}.csv --reject-below nan", "above 0 and at most 1, got"),
-    ("predict trained only.npz --out p.xlsx", "cannot tell the format of 'p.xlsx'"),
+    ("predict trained only.npz --out p.xlsx", "cannot tell the format of 'p.xlsx'.* or be - for"),
     ("predict trained only.npz --out {out}/p.csv", "there is no directory"),
     ("predict trained only.npz --out {out}.csv --reject-novel 2", "--reject-novel must be above 0"),
     ("predict trained only.npz --out {out}.csv --set 0.998", "need 499 validation rows, the model"),
