@@ -30,6 +30,7 @@ PRIOR: dict[str, Any] = {
 LOGISTIC: dict[str, Any] = {"likelihood": "logistic", "n_active": 40, "panel": 8}
 REGRESSION: dict[str, Any] = {
     "task": "regression",
+    "posterior": "adf",
     "learn": "none",
     "n_active": 32,
     "kernel": "rbf",
