@@ -194,9 +194,8 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         else:
             workers = largest(blocks | driver)
     yield "memory", f"{size(found['total_bytes'])}{workers}"
-    more = " for one factorisation" if "flops" in found else ""
-    if found["learns"]:
-        more = ", without the learning of the kernel"
+    more = ", without the learning of the kernel" if found["learns"] else ""
+    more = " for one factorisation" if "flops" in found else more
     if found["searches"]:
         more = ", and usually up to a minute to choose the kernel"
         if "most_active" in found:

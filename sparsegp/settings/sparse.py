@@ -341,8 +341,8 @@ class TrainSettings(Settings):
             named = {**named, "class_weight": class_weight_text(named["class_weight"])}
         if task == "regression":
             more: dict[str, Any] = {**BY_EVIDENCE, "precision": "float64"}
-            plain = {"learn": cls.learn, "likelihood": SEARCHED["likelihood"]}
-            stated = {name for name in named.keys() & OF_EVIDENCE if named[name] != plain.get(name)}
+            own = {name: SEARCHED.get(name, getattr(cls, name)) for name in OF_EVIDENCE}
+            stated = any(named.get(name, default) != default for name, default in own.items())
             if not stated and named.get("posterior", "all") == "all":
                 named = {**SEARCHED, **named}
             learns = "likelihood" not in named and named.get("learn", "evidence") == "evidence"

@@ -172,8 +172,9 @@ def test_a_kernel_that_is_given_back_gives_the_same_fit(searching):
 def test_a_default_that_is_given_changes_nothing():
     X, y = sine(60)
     plain = SparseGPRegressor(kernel="10*rbf").fit(X, y)
-    for given in ({"learn": "none"}, {"likelihood": "gaussian"}, {"posterior": "all"}):
-        same = SparseGPRegressor(kernel="10*rbf", **given).fit(X, y)
+    defaults = {"learn": "none", "likelihood": "gaussian", "posterior": "all", "hyperprior": ""}
+    for name, value in defaults.items():
+        same = SparseGPRegressor(kernel="10*rbf", **{name: value}).fit(X, y)
         assert_allclose(same.predict(X), plain.predict(X), rtol=1e-12)
         assert same.noise_variance_ == plain.noise_variance_
 
