@@ -52,8 +52,8 @@ RARE, MISSING = ": rare", " missing"
 INDICATED = 30
 """Maximum number of levels of a category with a column of their own."""
 CODE_PARTS, CODE_STEP = tuple(f": code {bit}" for bit in range(16)), 0.25
-"""Suffixes of the columns of the codes of other levels, and the value of a bit that is set: two
-codes then differ, on average, by as much as the indicators of two levels."""
+"""Suffixes of the columns of the codes of other levels, and the value of a bit that is set: the sum
+of absolute differences of two codes is then, on average, that of the indicators of two levels."""
 
 logger = logging.getLogger(__name__)
 

@@ -382,8 +382,7 @@ def _category(name: str, tally: Tally, share: float) -> Column:
     has_rare = bool(rare) or (tally.missing > 0 and not own_gap)
     parts = [f"={text}" for text, _ in kept] + [RARE] * has_rare + [MISSING] * own_gap
     parts = parts[1:] if len(parts) <= 2 else parts
-    if len(ranked) > INDICATED and len(rare) <= MAX_RARE_LEVELS:
-        parts += CODE_PARTS
+    parts += CODE_PARTS * (len(ranked) > INDICATED and len(rare) <= MAX_RARE_LEVELS)
     note = ""
     if not parts:
         note = "no value" if tally.missing == tally.n else "one value"

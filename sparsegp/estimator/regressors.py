@@ -116,10 +116,10 @@ class SparseGPRegressor(SparseEstimator, Regressor):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "SparseGPRegressor":
         """Update the fit, if any, with new rows only; see `sparsegp.update`.
 
-        Available with ``posterior="all"``, the default. The first call chooses
-        kernel and scaling, as `fit` does, and the units of the targets; later calls keep them, and
-        with fewer than 300 rows the noise variance too. The active set grows up to `n_active`;
-        after that, the rows that matter least to the posterior are replaced.
+        Available with ``posterior="all"``, the default. The first call chooses kernel and scaling,
+        as `fit` does, and the units of the targets; later calls keep them, and with fewer than 300
+        rows the noise variance too. The active set grows up to `n_active`; after that, the rows
+        that matter least to the posterior are replaced.
 
         Parameters
         ----------

@@ -1,7 +1,6 @@
 """The state of a sparse fit, and its row blocks on a runtime."""
 
 import functools
-import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,10 +36,6 @@ from sparsegp.state import require_shapes
 from sparsegp.types import Booleans, DaskArray, Doubles, Integers
 
 BLOCK_ROWS = Setting("block_rows", int, None, optional=True, least=1)
-MOST_UNLIKE = 1e7
-"""Factor between row weights from which a warning says that single precision is too little."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -118,13 +113,6 @@ class SparseRun(Run[SparseModel]):
         if weights is not None:
             self.total, own = float(weights.sum()), weights[self.validation]
             self.validation_weights = own / own.mean() if len(own) else own
-            share = weights.max() / weights[weights > 0.0].min()
-            if share > MOST_UNLIKE and settings.dtype == np.float32:
-                logger.warning(
-                    "row weights differ by a factor of %.1g, too much for single precision; the "
-                    "probabilities may be poor: use precision=float64 or weights that differ less",
-                    share,
-                )
         # few rows of large weight would end an ascent too early
         self.tolerance = settings.tolerance * min(self.total, n)
         wanted = settings.n_active if self.past is not None else None  # may exceed the new rows

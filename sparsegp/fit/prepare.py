@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 N_FOLDS = 5
 """Number of cross-validation folds; ten take twice as long and are no better."""
+MOST_UNLIKE = 1e7
+"""Factor between row weights above which there is a warning in single precision, whose relative
+rounding error is 1.2e-7."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,7 @@ def prepare(
     class_weight = getattr(settings, "class_weight", "")
     if settings.heeds_weights:
         train = effective_rows(train, class_weight, scheduler, settings.is_regression)
+        warn_of_unlike(train.weights, settings.to_json()["precision"])
     elif train.weights is not None or class_weight:
         raise SettingsError(
             "weights of rows are for method=ivm with learn=none, or for its regression; leave them "
@@ -186,6 +190,17 @@ def prepare(
     scaling = choose_scaling(settings.scaling, train, summary, settings, scheduler)
     held = held_out, held_out_target
     return Prepared(train, classes, target, summary, scaling, *held, numbers, n_given=n_given)
+
+
+def warn_of_unlike(weights: Doubles | None, precision: str) -> None:
+    """Warn of positive row weights that differ too much for single precision."""
+    factor = 1.0 if weights is None else float(weights.max() / weights.min())
+    if factor > MOST_UNLIKE and precision == "float32":
+        logger.warning(
+            "row weights differ by a factor of %.1g, too much for single precision; the "
+            "probabilities may be poor: use precision=float64 or weights that differ less",
+            factor,
+        )
 
 
 def columns_of(fitted: Any) -> Columns:

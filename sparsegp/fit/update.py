@@ -24,7 +24,7 @@ from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.data.weights import BALANCED
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.fields import model_of
-from sparsegp.fit.prepare import Prepared, count_original_rows, prepare
+from sparsegp.fit.prepare import Prepared, count_original_rows, prepare, warn_of_unlike
 from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import MAX_DRAWN, Training
 from sparsegp.model import SparseModel
@@ -209,6 +209,7 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     scheduler, class_weight = runtime.scheduler(), model.settings["class_weight"]
     n_given = count_original_rows(new)
     new = effective_rows(new, class_weight, scheduler, model.is_regression)
+    warn_of_unlike(new.weights, model.settings["precision"])
     classes, numbers = model.classes, model.numbers
     known = {name: getattr(model, name) for name in ("label", "weight_column", "classes", "names")}
     new = replace(new, **known, missing=new.missing or model.missing or ())

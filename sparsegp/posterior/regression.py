@@ -233,7 +233,9 @@ class LeftOut:
         square = (rest / left) ** 2 / spread
         noise = max(float(np.average(square, weights=self.weights)), MIN_NOISE)
         if len(square) < FEW_ROWS:
-            more = float(len(square)) ** -2  # weight of a row that is off by the variance
+            more = (
+                float(len(square)) ** -2
+            )  # weight of that row, off by the variance, beside all others
             noise = (noise + more) / (1.0 + more)
         terms = np.log(2.0 * np.pi * noise * spread) + square / noise
         return 0.5 * float(np.average(terms, weights=self.weights)), noise

@@ -23,7 +23,8 @@ from sparsegp.errors import StoreError, short
 from sparsegp.store.folders import Folder
 
 VERSION = 3
-"""Version of the format: models of version 1 lack the triangular factor that predictions need."""
+"""Version of the format: models of version 1 lack the triangular factor that predictions need, and
+those of version 2 encode categories of many levels otherwise."""
 
 MAX_JSON, MAX_LISTED = 1 << 26, 1 << 24
 """Maximum bytes of JSON in a file, and of the list of members of an archive."""

@@ -220,8 +220,10 @@ class RunDirectory:
         if self._steps() != steps:  # another process has replaced them in the meantime
             return self.load()
         if reasons:
-            reasons[-1] += ", or start again with `overwrite=True`"
-            raise StoreError(f"no checkpoint in {self.folder} can be used: {'; '.join(reasons)}")
+            raise StoreError(
+                f"no checkpoint in {self.folder} can be used: {'; '.join(reasons)}, or start again "
+                "with `overwrite=True`"
+            )
         return None
 
     def save(self, step: int, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bool:

@@ -31,6 +31,8 @@ def run_in_shell(words, redirection, folder):
     [
         *((command, "| true", 0, None) for command in ("inspect {run} --json", "--help")),
         ("inspect nothing", ">&-", 2, "no run or model at "),
+        ("predict {run} {data} --out -", ">&-", 2, "- stands for stdout, which is closed"),
+        ("predict {run} - --out -", "<&-", 2, "- stands for stdin, which is closed"),
         *(
             (command, ">/dev/full", 2, f"{os.strerror(28)}: standard output.* cannot be written; ")
             for command in (

@@ -85,7 +85,6 @@ def test_a_model_tells_rare_levels_apart(frame, labels, tmp_path):
 
 
 def test_training_rows_are_encoded_as_new_rows_are(frame, labels):
-    """A model of labels that levels do not tell is as sure of training rows as of new ones."""
     table = table_from_frame(frame, labels).learnt()
     np.testing.assert_array_equal(table.X.compute(), table.encoding.apply(frame, "new"))
 
