@@ -158,7 +158,7 @@ def _is_state(kind: Any) -> bool:
 
 
 def _is_array(kind: Any) -> bool:
-    return kind in {int, float, bool} or get_origin(kind) is np.ndarray
+    return kind in {int, float, bool} or get_origin(kind) in {np.ndarray, NDArray}
 
 
 def _converted(kind: Any, array: NDArray[Any]) -> Any:

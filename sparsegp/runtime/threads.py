@@ -3,9 +3,10 @@
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from sparsegp.blas import limit_this_thread, single_threaded_blas
@@ -132,16 +133,22 @@ class ThreadRuntime(Runtime):
 def _ended(futures: Sequence[Future[Any]], check: Check = do_nothing) -> Iterator[int]:
     """Yield the numbers of calls as they end; after an interrupt none is left running.
 
-    Waits have a timeout, because a signal just before an unlimited wait is handled only after it.
+    A queue may be interrupted at any instant, while `concurrent.futures.wait` then keeps locks
+    without which the threads never end. It is asked with a timeout, because a signal just before an
+    unlimited wait is handled only after it.
     """
-    going, numbers = set(futures), {future: number for number, future in enumerate(futures)}
+    ended, numbers = SimpleQueue[Future[Any]](), {each: i for i, each in enumerate(futures)}
     try:
-        while going:
-            ended, going = wait(going, CHECK_SECONDS, return_when=FIRST_COMPLETED)
-            yield from sorted(map(numbers.__getitem__, ended))
-            if not ended:
+        for future in futures:
+            future.add_done_callback(ended.put)
+        while numbers:
+            try:
+                yield numbers.pop(ended.get(timeout=CHECK_SECONDS))
+            except Empty:
                 check()
     finally:
         for future in futures:
             future.cancel()
-        wait(futures)
+        for future in futures:
+            with suppress(CancelledError):
+                future.exception()

@@ -36,13 +36,14 @@ def paused(start, clusters, folder, *options, **how):
     for attempt in range(20):
         run = folder / f"run-{attempt}"
         with start("train", clusters, "--out", run, *TRAIN, *options, cwd=folder, **how) as process:
-            assert wait_until(lambda: checkpoints(run) or process.poll() is not None)  # noqa: B023
-            process.send_signal(signal.SIGSTOP)
-            if process.poll() is None and checkpoints(run)[-1] < N_ACTIVE / 2:
-                yield process, run
-                return
-            process.kill()
-            process.communicate()
+            try:
+                assert wait_until(lambda: checkpoints(run) or process.poll() is not None)  # noqa: B023
+                process.send_signal(signal.SIGSTOP)
+                if process.poll() is None and checkpoints(run)[-1] < N_ACTIVE / 2:
+                    yield process, run
+                    return
+            finally:
+                process.kill()
     pytest.fail("no run could be stopped in its selection")
 
 
