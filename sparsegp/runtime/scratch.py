@@ -16,8 +16,8 @@ MIN_SCRATCH_BYTES = 1 << 20
 def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """Return an array of zeros in an unnamed file, which is deleted when the process ends.
 
-    The whole size is reserved immediately, so a disk that is too small is an error here rather than
-    a crash in the middle of a run.
+    The whole size is reserved immediately, except on macOS, so a disk that is too small is an error
+    here rather than a crash in the middle of a run.
 
     Parameters
     ----------
@@ -36,7 +36,8 @@ def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> N
         return np.zeros(shape, dtype=dtype)
     try:
         with tempfile.TemporaryFile(dir=directory, prefix="sparsegp-") as file:
-            os.posix_fallocate(file.fileno(), 0, count)
+            if hasattr(os, "posix_fallocate"):  # not on macOS
+                os.posix_fallocate(file.fileno(), 0, count)
             return np.memmap(file, dtype, "r+", shape=shape).view(np.ndarray)
     except OSError as error:
         raise StoreError(
