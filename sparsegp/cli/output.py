@@ -86,13 +86,13 @@ def percent(share: float) -> str:
     return f"{100 * share:.2f} %"
 
 
-def listed(values: Iterable[Any], room: int = ROOM) -> str:
-    """Return values in a line of about `room` characters, and the number of those left out."""
+def listed(values: Iterable[Any]) -> str:
+    """Return values in a line of about `ROOM` characters, and the number of those left out."""
     texts = [quote_if_needed(str(value)) for value in values]
-    if len(line := ", ".join(texts)) <= room:
+    if len(line := ", ".join(texts)) <= ROOM:
         return line
     ends = accumulate(len(text) + 2 for text in texts)
-    most = max(sum(end <= room - len(", ... (1000 more)") for end in ends), 1)
+    most = max(sum(end <= ROOM - len(", ... (1000 more)") for end in ends), 1)
     return join_first(texts, most)
 
 

@@ -19,21 +19,6 @@ if TYPE_CHECKING:
     from sparsegp.report import Evaluation, RegressionEvaluation
     from sparsegp.store.folders import Folder
 
-copying = shared.together(
-    [
-        shared.text(
-            "--virtual",
-            "RUN",
-            "Add shifted copies of the active rows of this finished run on DATA, and use its "
-            "kernel and likelihood as learnt, and its settings unless given.",
-        ),
-        shared.number(
-            "--shift", "With --virtual: pixels by which copies are shifted in four directions.  [1]"
-        ),
-        shared.text("--image", "HxW", "With --virtual: height and width of images.  [square]"),
-    ]
-)
-
 
 @click.command(cls=GroupedCommand)
 @click.argument("data")
@@ -54,7 +39,16 @@ copying = shared.together(
     "--tune", "tuned", is_flag=True, help="Choose the kernel first, as `sparsegp tune` does."
 )
 @shared.limits
-@copying
+@shared.text(
+    "--virtual",
+    "RUN",
+    "Add shifted copies of the active rows of this finished run on DATA, and use its kernel and "
+    "likelihood as learnt, and its settings unless given.",
+)
+@shared.number(
+    "--shift", "With --virtual: pixels by which copies are shifted in four directions.  [1]"
+)
+@shared.text("--image", "HxW", "With --virtual: height and width of images.  [square]")
 @shared.first_columns
 @shared.running
 def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:

@@ -164,14 +164,8 @@ def _reliability(figure: "Figure", evaluation: Evaluation) -> None:
     ends = [binomtest(*pair).proportion_ci(method="wilson") for pair in zip(right, n, strict=True)]
     bars = 100 * np.abs(np.array(ends).T - accuracy[full])
     above.plot((0, 100), (0, 100), "k:", label="calibrated")
-    above.errorbar(
-        100 * confidence[full],
-        100 * accuracy[full],
-        bars,
-        fmt="o",
-        capsize=3,
-        label="95 % interval",
-    )
+    how: Any = {"fmt": "o", "capsize": 3, "label": "95 % interval"}
+    above.errorbar(100 * confidence[full], 100 * accuracy[full], bars, **how)
     above.set(ylabel="accuracy, %", xlim=(0, 101), ylim=(-2, 102))
     above.set_title(f"ECE {evaluation.ece:.4f}, {evaluation.n} rows", fontsize="medium")
     above.legend(frameon=False)
@@ -194,8 +188,7 @@ def _error_reject(figure: "Figure", evaluation: Evaluation) -> None:
     axes.set(xlim=(0, 100), xlabel="rows rejected, the least certain first, %")
     axes.set_ylabel("error on the rows kept, %")
     axes.set_ylim(bottom=0)
-    about = f"error of all {evaluation.n} rows: {100 * error[0]:.2f} %"
-    axes.set_title(about, fontsize="medium")
+    axes.set_title(f"error of all {evaluation.n} rows: {100 * error[0]:.2f} %", fontsize="medium")
 
 
 def _confusion(figure: "Figure", evaluation: Evaluation) -> None:
