@@ -42,7 +42,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 OWNERS = {
     "dask": {"data", "runtime", "fit", "model", "cli"},
-    "distributed": {"runtime", "data", "memory"},  # for its memory limit alone
+    "distributed": {"runtime", "data"},  # in data for its memory limit alone
     "fsspec": {"data"},
     "zarr": {"data", "cli"},
     "click": {"cli"},

@@ -68,6 +68,7 @@ class RunDirectory:
         self._run = str(self.folder).removesuffix(f"/{TUNING}")  # as the user named it
         self._path = os.fspath(path)
         self.model_path = os.path.join(self._path, MODEL_FILE)
+        self._folders = self.folder, folder_of(os.path.join(self._path, TUNING))
         self._lock: int | None = None
         self._known: set[int] = set()  # checkpoints that this process wrote, or found at the start
         self._damaged: set[int] = set()
@@ -144,7 +145,7 @@ class RunDirectory:
         StoreError
             If another process uses the run, or other files would be in the way of the next one.
         """
-        for folder in self._folders():
+        for folder in self._folders:
             files = folder.sizes()
             others = {name for name in files if not _is_of_run(name)} - {"lock", TUNING}
             if isinstance(folder, Directory) and folder.path.is_file():
@@ -162,25 +163,21 @@ class RunDirectory:
         """Return whether the run has a model."""
         return MODEL_FILE in self.folder.sizes()
 
-    def _folders(self) -> list[Folder]:
-        """Return the folders of the run and of its kernel search."""
-        return [self.folder, folder_of(os.path.join(self._path, TUNING))]
-
     def _delete_run(self) -> None:
         """Delete the files of the run and of its kernel search, unless a process uses them."""
         with ExitStack() as stack:
-            for folder in self._folders():
+            for folder in self._folders:
                 is_locked = folder is self.folder and self._lock is not None
                 is_used = any(map(_is_of_run, folder.sizes()))
                 if isinstance(folder, Directory) and is_used and not is_locked:
                     stack.callback(os.close, folder.lock())
-            for folder in self._folders():
+            for folder in self._folders:
                 for name in filter(_is_of_run, sorted(folder.sizes())):  # run.json last
                     folder.delete(name)
 
     def _require_no_unfinished_search(self) -> None:
         """Raise a StoreError if a new run would take the folder of a search for a kernel."""
-        tuning = records_of(self._path, self.on_warning).folder
+        _, tuning = self._folders
         if RUN_FILE not in tuning.sizes():
             return
         if isinstance(tuning, Directory):
