@@ -314,7 +314,7 @@ class Encoding:
             return self._encoded(frame, 0, source=source)
         frame = Frame.of(frame, source)
         if not any(hasattr(part, "dask") for part in frame.parts):
-            self._warn_of_news(frame.parts or [frame.empty], source)
+            self._warn_of_news(frame.parts, source)
         rows = partial(self._encoded, source=source, where=frame.where, of_file=frame.of_file)
         return frame.rows(rows, len(self.names), np.float64)
 

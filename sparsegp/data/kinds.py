@@ -79,16 +79,15 @@ SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
 
 def numbers(series: Any, kind: str = "number") -> Doubles:
     """Return the values of a column as numbers, (n,); NaN where one is missing or unreadable."""
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        series = series.astype(object)
     if not types.is_numeric_dtype(series.dtype) and series.dtype.kind not in "Mm":
         if kind == "truth":
             codes, words = texts(series)
             return np.array([*(TRUTHS.get(word.lower(), np.nan) for word in words), np.nan])[codes]
+        values = series.astype(object)  # of a category, too
         try:
-            series = pd.to_numeric(series.astype(object), errors="coerce")
+            series = pd.to_numeric(values, errors="coerce")
         except OverflowError:  # whole numbers beyond those of doubles
-            series = series.map(lambda value: pd.to_numeric(str(value), errors="coerce"))
+            series = values.map(lambda value: pd.to_numeric(str(value), errors="coerce"))
     if series.dtype.kind in "cMm":  # complex numbers, dates, durations
         return np.full(len(series), np.nan)
     return np.asarray(series.to_numpy(np.float64, na_value=np.nan))

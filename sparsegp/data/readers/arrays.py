@@ -207,11 +207,9 @@ def _group(name: str) -> Iterator[Any]:
 
 
 def _zarr_array(group: Any, member: str, name: str) -> Any:
-    """Return an array of a group, after checks that its type, chunks and codecs are safe."""
+    """Return an array of a group, after checks that its chunks and codecs are safe."""
     array = group[member]
     chunk, metadata = array.shards or array.chunks, array.metadata.to_dict()
-    if array.dtype.kind not in "biufSUTO":  # the objects are strings of variable length
-        raise DataError(f"{name} ({member}) must hold numbers or strings; it holds {array.dtype}")
     if 0 in chunk or math.prod(chunk) * array.dtype.itemsize > 8 * LARGEST_BLOCK:
         raise DataError(
             f"a chunk of {name} ({member}) has the shape {chunk}, where at most "

@@ -8,7 +8,6 @@ from sparsegp.data.frames import Frame, require_distinct
 from sparsegp.data.readers.columns import Columns, places_of, table_of
 from sparsegp.data.storage import opened, require_memory
 from sparsegp.data.table import Dataset
-from sparsegp.errors import DataError
 
 
 def read_parquet(name: str, columns: Columns) -> Dataset:
@@ -30,8 +29,6 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     part: Any = delayed(_frame, pure=True)
     parts = [part(name, features, group) for group, size in enumerate(sizes) if size]
-    if not parts:
-        raise DataError(f"{name} has no rows")
     frame = Frame(empty, parts, [size for size in sizes if size])
     return Dataset(table_of(frame, beside, names, places, name))
 
