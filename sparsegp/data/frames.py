@@ -81,7 +81,7 @@ def unlikeness(words: Sequence[str]) -> str:
 
 def is_number(value: Any) -> bool:
     """Return whether a value can be converted to a number."""
-    with suppress(TypeError, ValueError):
+    with suppress(OverflowError, TypeError, ValueError):
         float(value)
         return True
     return False
@@ -199,7 +199,7 @@ def real_numbers(X: Any, source: str, where: Where = by_row) -> NDArray[Any]:
     if found.ndim != 2 or found.dtype.kind not in "OUS":
         return found
     if found.dtype.kind == "O":
-        with suppress(TypeError, ValueError):
+        with suppress(OverflowError, TypeError, ValueError):
             return found.astype(np.float64)
     names = frame_names(X) if is_frame(X) else range(found.shape[1])
     for (row, column), value in np.ndenumerate(found):

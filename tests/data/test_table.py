@@ -81,6 +81,7 @@ def test_what_holds_rows(sample, monkeypatch):
         (np.ones((3, 2), "M8[D]"), None, "Z holds datetime64"),
         ([[1, "a"], [2, 3]], None, "Z has '1' in row 0, column 0"),
         (np.array([[1, 2], [3, "a"]], object), None, "Z has 'a' in row 1, column 1"),
+        (np.array([[1, 10**400]], object), None, "Z has '10{59}' in row 0, column 1"),
         ([[1, 2], [3]], None, "Z is not a table of numbers"),
         (
             da.from_array(np.array([[1, {}]], object), chunks=2),
