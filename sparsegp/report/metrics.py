@@ -127,7 +127,7 @@ def evaluate(
     Raises
     ------
     DataError
-        If all weights are zero.
+        If there are no rows, or all weights are zero.
     """
     logs = np.asarray(log_probabilities, dtype=np.float64)
     codes, classes = np.asarray(codes), np.asarray(classes)
@@ -158,6 +158,8 @@ def evaluate(
 
 
 def _mean(values: Any, weights: Doubles | None) -> float:
+    if not len(values):
+        raise DataError("an evaluation needs at least one row; got none")
     try:
         return float(np.average(values, weights=weights))
     except ZeroDivisionError:
@@ -359,8 +361,6 @@ def evaluate_regression(
     DataError
         If there are no rows, or all weights are zero.
     """
-    if not len(y):
-        raise DataError("an evaluation needs at least one row; got none")
     spread, mse = np.sqrt(variance), _mean(np.square(y - mean), weights)
     total = _mean(np.square(y - _mean(y, weights)), weights)
     return RegressionEvaluation(

@@ -141,6 +141,8 @@ def test_regression():
     assert evaluate_regression(mean[:2], variance[:2], np.ones(2)).to_json()["r2"] is None
     with pytest.raises(DataError, match="at least one row"):
         evaluate_regression(mean[:0], variance[:0], y[:0])
+    with pytest.raises(DataError, match="at least one row"):
+        evaluate(np.empty((0, 3)), np.empty(0, np.int64), np.arange(3))
 
 
 def test_weights_are_repetitions():
