@@ -364,11 +364,18 @@ def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None =
     family, sizes = _families(n, origin)
     first = np.unique(family, return_index=True)[1]
     permuted = np.random.default_rng([settings.seed, n]).permutation(len(sizes))
-    _, seen, codes = np.unique(target[first[permuted]], return_index=True, return_inverse=True)
-    dealt = permuted[np.argsort(seen[codes], kind="stable")]  # whatever the order of classes
     folds = np.empty(len(sizes), dtype=np.int64)
-    folds[dealt] = np.arange(len(sizes)) % N_FOLDS
+    folds[permuted] = stratified_folds(target[first[permuted]], N_FOLDS)
     return np.asarray(folds[family])
+
+
+def stratified_folds(target: Any, n_folds: int) -> Integers:
+    """Return the fold of each row, (n,), with the rows of every class dealt in turn."""
+    _, seen, codes = np.unique(target, return_index=True, return_inverse=True)
+    folds = np.empty(len(target), dtype=np.int64)
+    # by the first rows of classes: their numbers must not matter
+    folds[np.argsort(seen[codes], kind="stable")] = np.arange(len(target)) % n_folds
+    return folds
 
 
 def _largest_class(target: Any) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling, unscaled
 from sparsegp.errors import DataError, NumericalError, SettingsError
-from sparsegp.fit.prepare import Prepared, rank_in_class
+from sparsegp.fit.prepare import Prepared, rank_in_class, stratified_folds
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
 from sparsegp.learning.by_column import TOLERANCE, learn_by_column, with_ard
@@ -96,8 +96,10 @@ class Sample:
             rows = min(rows, self.n_train)
             yield number[:rows], number[max(rows, n - MAX_HELD_OUT) :]
             return
+        _, first, family = np.unique(self.family, return_index=True, return_inverse=True)
+        folds = stratified_folds(self.target[first], self.parts)[family]
         for part in range(self.parts):
-            is_held = self.family % self.parts == part
+            is_held = folds == part
             yield number[~is_held][:rows], number[is_held]
 
 

@@ -72,6 +72,19 @@ def test_figures_of_what_is_learnt_by_column_can_be_had_again(sample):
     assert again.log_p.tolist() == found.log_p.tolist()
 
 
+@pytest.mark.parametrize("counts", [(50, 50, 49), (101, 100, 99), (71, 48, 59), (30, 29, 31) * 2])
+def test_parts_have_the_same_classes(counts):
+    """As many classes as parts, in turn: numbers modulo the parts would be those of classes."""
+    y = np.repeat(np.arange(len(counts)), counts)
+    X = np.random.default_rng(0).normal(size=(len(y), 2))
+    with open_runtime("threads=1") as runtime:
+        prepared = prepare(as_table(X, y), None, TrainSettings(), runtime)
+        drawn = draw_sample(prepared, {}, TrainSettings(), 10**6)
+    for _, held in drawn.splits(10**6):
+        found = np.bincount(drawn.target[held], minlength=len(counts))
+        assert (np.abs(found - np.array(counts) / SEARCH_FOLDS) < 1.0).all()
+
+
 def test_of_few_rows_every_one_is_held_out_once(sample):
     some = {"X": sample.X[:301], "target": sample.target[:301], "family": np.arange(301)}
     few = replace(sample, **some, parts=SEARCH_FOLDS)
