@@ -10,8 +10,9 @@ for coefficients a. Here kappa replaces the curvature of the metric (posterior/a
 the mean curvature of -log Z, measured at new rows.
 
 A new active set has other features w' = L'^-1 k'. For an active row that is kept, k' is a row of
-k = L w. For a new one, z, it is approximated by regression on the former ones,
-k_zu (Pi^-1 + C)^-1 k = w(z)^T w. So w' = T w, where L' T has rows of L for kept rows, and w(z)^T
+k = L w. For a new one, z, it is approximated by interpolation from the former ones, with jitter:
+k_zu C^-1 k = k_zu C^-1 L w. (With the noise of the sites, Pi^-1 + C, it would be shrunk, and one
+new row could ruin a model.) So w' = T w, where L' T has rows of L for kept rows, and k_zu C^-1 L
 for new ones; G becomes T G T^T, and coefficients a correspond to former coefficients T^T a.
 
 This term is added to the objective of the new rows. Without any, the maximum is c itself, as long
@@ -31,11 +32,14 @@ from typing import Any
 import numpy as np
 
 from sparsegp.ivm.active_set import ActiveSet
-from sparsegp.math.linalg import solve_lower
+from sparsegp.math.linalg import jittered_cholesky, solve_lower
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, PosteriorWeights
 from sparsegp.posterior.sites import regression
 from sparsegp.types import Doubles, Integers
+
+JITTER = 1e-6
+"""Added to the covariance of former active rows, relative to their mean prior variance."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +123,11 @@ class PastRows:
         for kernel, factor, (L, G, force) in zip(
             active.kernels, factors, self._former, strict=True
         ):
-            w = solve_lower(L, np.asarray(kernel(old, fresh), np.float64))
-            T = solve_lower(factor, np.concatenate([L[self.kept], w.T]))
+            C = np.asarray(kernel(old, old), np.float64)
+            root, _ = jittered_cholesky(C, "the covariance of the former active rows", JITTER)
+            to_fresh = solve_lower(root, np.asarray(kernel(old, fresh), np.float64))
+            rows = solve_lower(root, to_fresh, transposed=True).T @ L
+            T = solve_lower(factor, np.concatenate([L[self.kept], rows]))
             grams.append(T @ G @ T.T)
             forces.append(T @ force)
         return grams, forces

@@ -98,6 +98,20 @@ def test_without_the_old_rows(model):
     assert third.predict_set(other[0], 0.9).shape == (1000, 3)
 
 
+@pytest.mark.parametrize("kernel", ["10 + linear", "50*rbf", "30*laplace"])
+def test_rows_of_hardly_any_weight_change_hardly_anything(kernel):
+    """Also where some are active, and with a kernel of small rank."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(900, 6))
+    y = (X[:, 0] * X[:, 1] + 0.5 * X[:, 2] + 0.3 * rng.normal(size=900) > 0.0).astype(int)
+    model = sparsegp.train(X[:600], y[:600], kernel=kernel, n_active=200)
+    before = model.latent_mean_and_variance(X[620:])[0]
+    for new in (slice(600, 601), slice(600, 620)):
+        updated = sparsegp.update(model, X[new], y[new], sample_weight=np.full(len(X[new]), 1e-9))
+        after = updated.latent_mean_and_variance(X[620:])[0]
+        assert_allclose(after, before, atol=0.02 * np.abs(before).max())
+
+
 @pytest.mark.parametrize(("likelihood", "ratio"), [("softmax", 1.03), ("logistic", 1.06)])
 def test_old_rows_are_hardly_missed_where_classes_overlap(likelihood, ratio):
     """A quadratic stands for them nearly as well as they do; for separate classes less so."""
