@@ -5,6 +5,7 @@ or by name. It is parsed as a Python expression, but never evaluated.
 """
 
 import ast
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -78,6 +79,11 @@ def read(
         ) from None
 
 
+_PARSING = threading.RLock()
+"""Held while a text is parsed: Python 3.11 keeps the depth of recursion, and all versions the
+warnings that are ignored, for all threads together."""
+
+
 def tree(text: str) -> ast.expr:
     """Return the syntax tree of a text, or raise a `SettingsError`."""
     if not (line := " ".join(text.split())):
@@ -85,7 +91,7 @@ def tree(text: str) -> ast.expr:
     if "#" in line:  # Python would ignore the rest
         raise SettingsError("it must not contain '#'")
     try:
-        with warnings.catch_warnings(action="ignore"):  # as for "1or 2", which is an error anyway
+        with _PARSING, warnings.catch_warnings(action="ignore"):  # as for "1or 2"
             return ast.parse(line, mode="eval").body
     except SyntaxError as error:
         part = line[error.offset - 1 :] if error.offset else ""

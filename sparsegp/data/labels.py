@@ -259,7 +259,7 @@ def tidy_labels(y: Any, source: str) -> Labels:
             return np.char.decode(labels, "utf-8")
         except UnicodeDecodeError as error:
             raise DataError(f"labels of {source} must be text in UTF-8: {error}") from None
-    return labels.astype(np.str_) if labels.dtype.kind == "T" else labels
+    return np.array(labels.tolist(), np.str_) if labels.dtype.kind == "T" else labels
 
 
 def labels_from_text(texts: Sequence[str], source: str) -> Labels:

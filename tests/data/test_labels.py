@@ -24,6 +24,8 @@ KINDS = {
     "float16": (np.array([2.0, 1.0, 2.0, 10.0], np.float16), [1, 2, 10]),
     "column": (np.array([[2], [1], [2]]), [1, 2]),
 }
+if hasattr(np.dtypes, "StringDType"):  # from NumPy 2
+    KINDS["StringDType"] = np.array(["b", "ç", "b"], np.dtypes.StringDType()), ["b", "ç"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
