@@ -29,7 +29,7 @@ def test_other_threads_have_the_request_of_the_main_one():
         assert executor.submit(looked).result() == ""
         with StopRequest():
             assert executor.submit(looked).result() == ""
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)  # in this thread, and so handled at once
             assert executor.submit(looked).result() == "SIGTERM"
 
 

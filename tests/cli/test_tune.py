@@ -34,7 +34,7 @@ def test_json_of_tune(tuned, files, tmp_path):
     run, record, shown = tuned
     assert (record["rows"], record["columns"], record["run"]) == (300, 4, str(run))
     assert record["ended"] == "all rungs"
-    assert [trial["rung"] for trial in record["trials"]] == [1] * 8 + [2] * 3
+    assert [trial["rung"] for trial in record["trials"]] == [1] * 8 + [2] * 4
     chosen = min(record["trials"], key=lambda trial: trial["nlpp"])
     assert (record["kernel"], record["nlpp"]) == (chosen["kernel"], chosen["nlpp"])
     assert set(record["seconds"]) == {"read", "prepare", "tune"}
@@ -74,7 +74,7 @@ def test_what_follows_for_a_regression(files, tmp_path):
 def test_table(files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
-    assert names.split() == [name for name in SHOWN if name != "metric"]
+    assert names.split() == list(SHOWN)
     assert [line[4:].split()[:3] for line in lines[:2]] == [["1", "200", "40"]] * 2
     shown = dict(line.split(maxsplit=1) for line in lines if " " in line)
     kernel, scaling = shown["kernel"], shown["scaling"]
@@ -158,9 +158,8 @@ def test_train_goes_on_from_a_tuning(tuned, files, tmp_path):
     seen = invoke("inspect", tmp_path / "new")
     assert "warning: no checkpoint in " in seen.stderr
     assert "finished" in seen.stdout
-    assert re.search(
-        r"^  chosen +by 11 trials; nlpp at the choice \d\.\d{4} nats,", shown.stdout, re.M
-    )
+    by = rf"by {len(chosen['trials'])} trials"
+    assert re.search(rf"^  chosen +{by}; nlpp at the choice \d\.\d{{4}} nats,", shown.stdout, re.M)
 
 
 @pytest.mark.parametrize(("kernel", "is_given"), [(None, False), ("auto", False), ("rbf", True)])
@@ -181,7 +180,7 @@ def test_stopped_and_resumed(tuned, files, tmp_path, monkeypatch):
         *_, last = invoke(*command, code=75).stderr.splitlines()
     assert re.match(r"stopped by SIGTERM in tune after \d of 8 trials of 200 rows; ", last)
     done = read_records(run)["trials"]
-    assert 2 <= len(done) < 11
+    assert 2 <= len(done) < len(tuned[1]["trials"])
     assert "being tuned; continue with the same command" in invoke("inspect", run).stdout
     record = told(*command, "--quiet", "--resume")
     assert record["kernels"] == [tuned[1]["kernel"]]
