@@ -211,7 +211,7 @@ class RowBlock(Block):
 
         target, real, counts = tiled(self.target), tiled(self.real), tiled(~self.validation)
         weights = None if self.weights is None else tiled(self.weights)
-        log_z = np.empty(real.shape)
+        log_z = np.zeros(real.shape)
 
         def gradient(mean: Floats, tiles: slice) -> Floats:
             some = slice(0, int(real[tiles].sum()))  # the last tile is padded
