@@ -33,8 +33,9 @@ MAX_CONFUSIONS = 10
     "two classes, ROC and precision-recall curves (.png and .svg; needs matplotlib).",
 )
 @shared.weighted_columns
+@shared.quiet
 @shared.as_json
-def evaluate(run: str, data: str, as_json: bool, **options: Any) -> None:
+def evaluate(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> None:
     """Measure how well the model in RUN predicts DATA.
 
     If DATA has a test part, that part is used. Labels that did not occur in training count as
@@ -52,7 +53,7 @@ def evaluate(run: str, data: str, as_json: bool, **options: Any) -> None:
     if rows.weights is not None and options["plots"] is not None:
         show(["warning: --plots counts each row once, so weights are not used"], err=True)
         rows = replace(rows, weights=None)
-    with on_terminal() as progress:
+    with on_terminal(wanted=not quiet) as progress:
         evaluation, unseen, logs, codes = score(model, rows, progress)
     two, sets, pictures = None, {}, list[str]()
     if len(model.classes) == 2:

@@ -42,7 +42,7 @@ def working(sources: str, quiet: bool) -> "Iterator[TerminalProgress]":
         progress.begin("")
 
 
-def on_terminal(wanted: bool = True) -> "TerminalProgress":
+def on_terminal(wanted: bool) -> "TerminalProgress":
     """Return a progress display that is quiet unless it is wanted and there is a terminal."""
     from sparsegp.report import TerminalProgress
 

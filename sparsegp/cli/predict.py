@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 @shared.label_set
 @click.option("--overwrite", "--force", is_flag=True, help="Replace FILE if it exists.")
 @shared.columns
-def predict(run: str, data: str, out: str, overwrite: bool, **wanted: Any) -> None:
+@shared.quiet
+def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wanted: Any) -> None:
     """Predict the rows of DATA with the model in RUN.
 
     Labels and probabilities are written. If DATA has a test part, that part is used; labels are not
@@ -78,7 +79,7 @@ def predict(run: str, data: str, out: str, overwrite: bool, **wanted: Any) -> No
         table = table_for(model, data, labels=False, **columns)
         tables, source, n = iter([table]), table.source, len(table.X)
     count, began = Counter[str](), time.perf_counter()
-    with on_terminal(wanted=path is not None) as progress:
+    with on_terminal(wanted=path is not None and not quiet) as progress:
         read = chain.from_iterable(table.batches() for table in tables)
         batches = predictions(model, watched(read, progress, n, "predict"), wanted, count)
         if path is None:

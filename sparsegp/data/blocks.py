@@ -66,8 +66,17 @@ def from_memory(X: Any, source: str = "X") -> DaskArray:
     X = X.tocsr() if is_sparse else np.asarray(X)
     rows = tuple(row_blocks(X.shape[0], X.shape[1], source))
     whole = da.from_array(X, (rows, -1), name=False, asarray=not is_sparse)
-    dense, meta = methodcaller("toarray"), np.empty((0, 0), X.dtype)
-    return whole.map_blocks(dense, dtype=X.dtype, meta=meta) if is_sparse else whole
+    return dense(whole) if is_sparse else whole
+
+
+def dense(X: DaskArray) -> DaskArray:
+    """Make the chunks of a lazy array dense, if they are scipy sparse matrices."""
+    from dask.array.utils import meta_from_array  # noqa: PLC0415 - slow to import
+
+    if not hasattr(meta_from_array(X), "toarray"):
+        return X
+    meta = np.empty((0, 0), X.dtype)
+    return X.map_blocks(methodcaller("toarray"), dtype=X.dtype, meta=meta)
 
 
 def compute_each(

@@ -3,12 +3,12 @@
 - A number stays as it is; missing values become the median of the training rows and, if training
   rows had any, are marked in a further column. Truth values are numbers, 0 and 1.
 - A category has a column of 0 and 1 for each level, in the order of frequency; two levels share
-  one column. Rare levels share one too: those with fewer than `MIN_LEVEL_ROWS` rows (a fiftieth,
-  if rows are few), and those beyond the `INDICATED` most frequent. Missing values are a level. A
-  level not seen in training counts as rare or, if no level was rare, as no level.
-- A category with more than `INDICATED` levels also has columns with a random code for each rare
-  level, so that a kernel tells them apart at the price of a few columns. Mean labels of levels do
-  so too, but even if they are those of other rows they tell something about a row's own label.
+  one column. Rare levels share one too: those with fewer than ten rows (a fiftieth, if rows are
+  few), and those beyond the most frequent (30 to 300 of them, see kinds.py). Missing values are a
+  level. A level not seen in training counts as rare or, if no level was rare, as no level.
+- A category with more than 30 levels also has columns with a random code for each rare level, so
+  that a kernel tells them apart at the price of a few columns. Mean labels of levels do so too, but
+  even if they are those of other rows they tell something about a row's own label.
 - A date is encoded as its year, and sine and cosine of the day of the year, the day of the week and
   the hour; as many of them as vary. A missing date has the median year, and zeros otherwise.
 - Columns without information (all values missing, or all the same) are left out.
@@ -49,8 +49,6 @@ DROP = "drop"
 """Given in place of a kind for a column to leave out."""
 RARE, MISSING = ": rare", " missing"
 """Suffixes of the names of encoded columns; for a level it is "=" and the level."""
-INDICATED = 30
-"""Maximum number of levels of a category with a column of their own."""
 CODE_PARTS, CODE_STEP = tuple(f": code {bit}" for bit in range(16)), 0.25
 """Suffixes of the columns of the codes of other levels, and the value of a bit that is set: the sum
 of absolute differences of two codes is then, on average, that of the indicators of two levels."""

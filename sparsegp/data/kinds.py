@@ -19,7 +19,7 @@ from pandas.api import types
 from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import CODE_PARTS, DROP, INDICATED, KINDS, MISSING, RARE, Column
+from sparsegp.data.encoding import CODE_PARTS, DROP, KINDS, MISSING, RARE, Column
 from sparsegp.data.frames import Frame, Where, frame_names, refuse, unlikeness, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
@@ -55,10 +55,11 @@ DATE_PARTS = ([YEAR], *([f": {part} (sin)", f": {part} (cos)"] for part in CIRCL
 MIN_LEVEL_ROWS, SHARE = 10, 50
 """Minimum rows of a level that is not rare; with fewer than `MIN_LEVEL_ROWS * SHARE` rows, one in
 `SHARE` of them."""
-MAX_RARE_LEVELS = 10_000
-"""Maximum number of rare levels that are stored."""
-MAX_LEVELS = 100_000
-"""Maximum number of levels of a column."""
+CODED, INDICATED, COLUMNS, VALUES = 30, 300, 600, 30_000_000
+"""Levels beyond which rare ones have codes; and maximum of levels of a category with columns of
+their own, of such columns of a table, and of values in them (docs/benchmarks/studies.md)."""
+MAX_RARE_LEVELS, MAX_LEVELS = 10_000, 100_000
+"""Maximum number of rare levels that are stored, and of levels of a column."""
 WORDS, REPEATS = 6, 10
 """A column is free text if levels have at least `WORDS` words and fewer than `REPEATS` rows, on
 average."""
@@ -215,7 +216,9 @@ def study(
             tallies[name] = tally
     faults = (_fault(n, known[n], tallies[n], frame.where, n in kinds) for n in known)
     refuse(frame.told([*filter(None, faults)]), source)
-    columns = tuple(_column(name, known[name], tallies[name]) for name in known)
+    many = sum(len(tally.levels) > CODED for tally in tallies.values())
+    room = int(np.clip(min(COLUMNS, VALUES // n) // max(many, 1), CODED, INDICATED))
+    columns = tuple(_column(name, known[name], tallies[name], room) for name in known)
     if not any(column.parts for column in columns):
         raise DataError(
             f"a table needs columns that vary; those of {source} have one value, or none: "
@@ -345,20 +348,20 @@ def _fault(name: str, kind: str, tally: Tally, where: Where, is_given: bool) -> 
         found = type(value).__name__
         return f"{such} is of type {found}: convert it{TO.get(found, '')} or `drop` it"
     levels, n = tally.levels, tally.n - tally.missing
-    if len(levels) > MAX_LEVELS or (not is_given and len(levels) > max(INDICATED, UNLIKE * n)):
+    if len(levels) > MAX_LEVELS or (not is_given and len(levels) > max(CODED, UNLIKE * n)):
         return f"{such} and {unlikeness([*levels])}"
     words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
-    if words >= WORDS and len(levels) > INDICATED and REPEATS * len(levels) > n:
+    if words >= WORDS and len(levels) > CODED and REPEATS * len(levels) > n:
         return f"{such} is free text: `drop` it, or turn it into numbers first"
     return ""
 
 
-def _column(name: str, kind: str, tally: Tally) -> Column:
-    """Create a column and its encoding from its tally."""
+def _column(name: str, kind: str, tally: Tally, room: int) -> Column:
+    """Create a column and its encoding; at most `room` levels get a column of their own."""
     kind, _, form = (kind or "category").partition(":")
     share = tally.missing / tally.n
     if kind == "category":
-        return _category(name, tally, share)
+        return _category(name, tally, share, room)
     gaps = (MISSING,) if tally.missing else ()
     if tally.missing == tally.n:
         return Column(name, kind, missing=share, note="no value")
@@ -372,20 +375,18 @@ def _column(name: str, kind: str, tally: Tally) -> Column:
     return Column(name, kind, found, share, fill, note="" if found else "one value", form=form)
 
 
-def _category(name: str, tally: Tally, share: float) -> Column:
+def _category(name: str, tally: Tally, share: float, room: int) -> Column:
     ranked = sorted(tally.levels.items(), key=lambda level: (-level[1], level[0]))
     least = min(MIN_LEVEL_ROWS, -(-tally.n // SHARE))
-    kept = [(text, count) for text, count in ranked[:INDICATED] if count >= least]
+    kept = [(text, count) for text, count in ranked[:room] if count >= least]
     rare = [text for text, _ in ranked[len(kept) :]]
     own_gap = tally.missing >= least
     has_rare = bool(rare) or (tally.missing > 0 and not own_gap)
     parts = [f"={text}" for text, _ in kept] + [RARE] * has_rare + [MISSING] * own_gap
     parts = parts[1:] if len(parts) <= 2 else parts
-    parts += CODE_PARTS * (len(ranked) > INDICATED and len(rare) <= MAX_RARE_LEVELS)
-    note = ""
-    if not parts:
-        note = "no value" if tally.missing == tally.n else "one value"
-        note = f"no level of {least} rows" if len(rare) > 1 else note
+    parts += CODE_PARTS * (len(ranked) > CODED and 1 < len(rare) <= MAX_RARE_LEVELS)
+    why = f"no level of {least} rows" if len(rare) > 1 else "one value"
+    note = "" if parts else "no value" if tally.missing == tally.n else why
     return Column(
         name,
         "category",

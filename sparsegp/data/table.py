@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sparsegp.data.blocks import from_memory, of_known_sizes
+from sparsegp.data.blocks import dense, from_memory, of_known_sizes
 from sparsegp.data.encoding import DROP, Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
 from sparsegp.data.labels import REAL_KINDS, encode, tidy_labels
@@ -260,8 +260,8 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
     ----------
     X : array-like (n, p)
         A numpy array, nested lists, a scipy sparse matrix (made dense chunk by chunk when read),
-        a dask array, or a data frame, see `table_from_frame`. Chunks of unknown size are computed
-        once to find it; chunks that divide columns are joined.
+        a dask array, also of such matrices, or a data frame, see `table_from_frame`. Chunks of
+        unknown size are computed once to find it; chunks that divide columns are joined.
     y : array-like (n,) or (n, 1), optional
         Labels.
     source : str
@@ -276,7 +276,7 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
         return table_from_frame(X, y, source)
     labels = None if y is None else tidy_labels(y, source)
     if hasattr(X, "dask"):
-        X = of_known_sizes(X)
+        X = of_known_sizes(dense(X))
         X = X.rechunk({1: -1}) if X.ndim == 2 else X
         if X.dtype.kind == "O":
             X = X.map_blocks(real_numbers, source=source, dtype=float, meta=np.empty((0, 0)))

@@ -317,8 +317,8 @@ def _of_classes(table: Table, weights: Doubles, class_weight: str) -> Doubles:
     wanted, known = class_weights(class_weight), [str(label) for label in classes.tolist()]
     if unknown := sorted(wanted.keys() - known):
         raise SettingsError(
-            f"class_weight must name labels of {table.source}, which has no {quoted(unknown[0])}; "
-            "leave it out"
+            f"class_weight must name classes of the rows; {table.source} has no label "
+            f"{quoted(unknown[0])}: leave it out"
         )
     return np.array([wanted.get(label, 1.0) for label in known])[codes]
 

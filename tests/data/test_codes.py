@@ -6,16 +6,19 @@ import pandas as pd
 import pytest
 
 import sparsegp
-from sparsegp.data import table_from_frame
-from sparsegp.data.encoding import CODE_PARTS, CODE_STEP, INDICATED
+from sparsegp.data import kinds, table_from_frame
+from sparsegp.data.encoding import CODE_PARTS, CODE_STEP
+from sparsegp.data.kinds import CODED, INDICATED, MIN_LEVEL_ROWS
 
 N, LEVELS = 1200, 60
+SIZES = {"few": 5, "a": 50, "b": 100}
 
 
 @pytest.fixture(scope="module")
 def frame():
     rng = np.random.default_rng(0)
-    city = rng.choice([f"c{i}" for i in range(LEVELS)], N).astype(object)
+    shares = 1.0 / np.arange(2, LEVELS + 2)  # about half of the levels have fewer than ten rows
+    city = rng.choice([f"c{i}" for i in range(LEVELS)], N, p=shares / shares.sum()).astype(object)
     city[:40] = None
     return pd.DataFrame({"x": rng.normal(size=N), "city": city})
 
@@ -39,7 +42,9 @@ def test_rare_levels_have_codes_of_their_own(frame):
     encoding = table_from_frame(frame).learnt().encoding
     assert encoding.names[-len(CODE_PARTS) :] == tuple(f"city{part}" for part in CODE_PARTS)
     column = encoding.columns[1]
-    assert (len(column.levels), len(column.rare)) == (INDICATED, LEVELS - INDICATED)
+    assert min(column.counts) >= MIN_LEVEL_ROWS
+    assert len(column.levels) + len(column.rare) == LEVELS
+    assert len(column.rare) > 10
     codes = codes_of(encoding, column.rare)
     assert set(np.unique(codes)) == {0.0, CODE_STEP}
     assert len(np.unique(codes, axis=0)) == len(codes)
@@ -48,6 +53,24 @@ def test_rare_levels_have_codes_of_their_own(frame):
     assert not codes_of(encoding, [*column.levels, None, "new"]).any()
     assert encoding.indicates[1:].all()  # not scaled
     assert set(encoding.scales) == {"x", "city"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [({}, INDICATED), ({"COLUMNS": 90}, 45), ({"VALUES": 3000 * 80}, 40), ({"VALUES": 1}, CODED)],
+)
+def test_levels_share_the_room_for_columns(limits, most, monkeypatch):
+    """It is that of all categories with many levels; the others are coded."""
+    for name, value in limits.items():
+        monkeypatch.setattr(kinds, name, value)
+    rng = np.random.default_rng(0)
+    given = {name: [f"{name}{i}" for i in rng.integers(n, size=3000)] for name, n in SIZES.items()}
+    few, *others = table_from_frame(pd.DataFrame(given)).learnt().encoding.columns
+    assert (len(few.levels), few.rare) == (5, ())
+    for column in others:
+        assert len(column.levels) == min(most, SIZES[column.name])
+        assert len(column.levels) + len(column.rare) == SIZES[column.name]
+        assert (column.parts[-1] == CODE_PARTS[-1]) == bool(column.rare)
 
 
 def test_a_code_depends_on_its_level_alone(frame):

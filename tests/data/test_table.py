@@ -47,7 +47,8 @@ def test_what_holds_rows(sample, monkeypatch):
     objects, rows = X.astype(object), pd.DataFrame(X)
     for each in (
         *(kind(X) for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array)),
-        *(X.tolist(), objects, da.from_array(objects, chunks=(10, 4))),
+        *(da.from_array(each, chunks=(10, 4)) for each in (objects, X)),
+        *(X.tolist(), objects, da.from_array(X, (10, 2)).map_blocks(sparse.csr_matrix)),
     ):
         table = table_from_arrays(each, y.tolist())
         assert table.X.numblocks == (3, 1)

@@ -309,8 +309,8 @@ def require_each(
     """Raise a `DataError` if a label or id is missing; `word` is how the first one is written."""
     if gaps.any():
         written = f" ({quoted(word)} stands for that: write a {role} otherwise)" if word else ""
-        rest = "all rows" if gaps.all() else f"{gaps.sum()} of {len(gaps)} rows; leave these out"
+        rest = f"in {gaps.sum()} of {len(gaps)} rows: leave these rows out, or"
         raise DataError(
-            f"{source}, {where(int(gaps.argmax()), name)}: the {role} is missing{written}; every "
-            f"row needs one: give another {role}_column. It is missing in {rest}"
+            f"{source}, {where(int(gaps.argmax()), name)}: the {role} is missing{written}; it is "
+            f"missing {'in all rows:' if gaps.all() else rest} give another {role}_column"
         )
