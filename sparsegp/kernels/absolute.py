@@ -1,25 +1,28 @@
 """Laplace-type kernels: functions of absolute column differences, rough along the axes.
 
-A covariance matrix takes n m p differences; there is no matrix product for it.
+A covariance matrix takes n m p differences. There is a matrix product only for columns with two
+values, such as those of the levels of a category (indicators.py). These columns share a length
+scale, and so they are told by the kernel.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from sparsegp.errors import SettingsError
 from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
 from sparsegp.kernels.columns import ByColumn
+from sparsegp.kernels.indicators import VALUES, digits, indicator_sums, weighted_changes
 from sparsegp.kernels.pair import Pair
 from sparsegp.math.differences import (
     summed_differences,
     weighted_differences,
     weighted_segment_differences,
 )
-from sparsegp.types import Doubles, Floats
+from sparsegp.types import Booleans, Doubles, Floats
 
 LAPLACE_SCALE = 0.8
 """Default length scale of `Laplace`, as a multiple of the sum of the columns' standard deviations;
@@ -28,6 +31,8 @@ ADDITIVE_SCALE = 3.0
 """Default length scale of `Additive`, as a multiple of the mean standard deviation of the columns
 that are not constant."""
 
+FEW = 64
+"""Rows of the second input below which products are not worth it in blocks."""
 
 KNOTS = (-0.6745, 0.0, 0.6745)
 """Boundaries of the segments of a scaled column: quartiles of a standard normal distribution."""
@@ -88,7 +93,29 @@ class Absolute(ByColumn):
         check_range(1 / self.scales.min(), pair.X.dtype, self)
         with np.errstate(over="ignore"):  # distances beyond the range of the precision
             X, Z, scales = self._warped_and_scales(pair.X, pair.Z)
-            return summed_differences(X, Z, 1 / scales, self._transform)
+            w, f, shared = 1 / scales, self._transform, self._shared(X.shape[-1])
+            if Z.ndim > 2 or (X.ndim > 2 and len(Z) < FEW) or not shared.any():
+                return summed_differences(X, Z, w, f)
+            values = self._values_of_indicators(len(w), X.dtype)
+            values = self._warped(values) if self._is_warped(len(w)) else values
+            some = X[..., shared], Z[:, shared], w[shared], values[:, shared]
+            sums = indicator_sums(*some, f)
+            if not shared.all():
+                sums += summed_differences(X[..., ~shared], Z[:, ~shared], w[~shared], f)
+            return sums
+
+    def _shared(self, p: int) -> Booleans:
+        """Return whether the length scales of a column are those of one beside it, (p,)."""
+        equal = np.zeros(p + 1, bool)
+        if len(self.scales) > 1:
+            rates = self._rates(p)
+            equal[1:-1] = (rates[1:] == rates[:-1]).all(axis=1)
+        return equal[1:] | equal[:-1]
+
+    def _values_of_indicators(self, p: int, dtype: Any) -> Floats:
+        """Return `VALUES`, for a nonlinear f the first and the last, for each column, (v, p)."""
+        values = VALUES if self._transform is None else VALUES[:: len(VALUES) - 1]
+        return np.repeat(np.array(values, dtype)[:, np.newaxis], p, axis=1)
 
     def _warped_and_scales(self, X: Floats, Z: Floats) -> tuple[Floats, Floats, Doubles]:
         """Return both inputs, warped if so wanted, and the scale of every column, (p,)."""
@@ -118,16 +145,47 @@ class Absolute(ByColumn):
         return total
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
-        X, Z, K, scales = pair.X, pair.Z, pair.matrix(self), self.scales.astype(pair.X.dtype)
+        X, Z, K, shared = pair.X, pair.Z, pair.matrix(self), self._shared(pair.X.shape[1])
         q = weights * self._outer_abs_derivative(K, X.shape[1])
+        if shared.any():
+            slopes = np.empty((len(shared), self._rates(len(shared)).shape[1]))
+            slopes[shared] = self._of(shared)._indicator_slopes(X[:, shared], Z[:, shared], q)
+            if not shared.all():
+                slopes[~shared] = self._of(~shared)._by_column(X[:, ~shared], Z[:, ~shared], q)
+        else:
+            slopes = self._by_column(X, Z, q)
+        by_scale = slopes.ravel() if len(self.scales) > 1 else slopes.sum(keepdims=True)[0]
+        return float(np.vdot(weights, K)), by_scale
+
+    def _of(self, some: Booleans) -> Self:
+        """Return the kernel of some of the columns."""
+        return self.with_length_scales(self.scales.reshape(len(some), -1)[some].ravel().tolist())
+
+    def _by_column(self, X: Floats, Z: Floats, q: Doubles) -> Doubles:
+        """Return sum_ik q_ik |f'(t)| t, t = |x_ij - z_kj| / l_j, (p, 1), or by segment, (p, 4)."""
         derivative = None if self._transform is None else self._abs_derivative
         if self._is_warped(X.shape[1]):
             of_X, of_Z = (np.stack(list(self._segment_parts(rows)), axis=-1) for rows in (X, Z))
-            by_segment = weighted_segment_differences(of_X, of_Z, q, derivative)
-            return float(np.vdot(weights, K)), by_segment.ravel()
-        by_column = weighted_differences(X / scales, Z / scales, q, derivative)
-        slopes = by_column if len(scales) > 1 else by_column.sum(keepdims=True)
-        return float(np.vdot(weights, K)), slopes
+            return weighted_segment_differences(of_X, of_Z, q, derivative)
+        scales = self.scales.astype(X.dtype)
+        return weighted_differences(X / scales, Z / scales, q, derivative)[:, np.newaxis]
+
+    def _indicator_slopes(self, X: Floats, Z: Floats, q: Doubles) -> Doubles:
+        """Return the result of `_by_column`, fast for rows of zeros and ones."""
+        values = self._values_of_indicators(X.shape[1], X.dtype)
+        (A, x_others), (B, z_others) = digits(X, values), digits(Z, values)
+        changes = weighted_changes(A, B, q, ~x_others, ~z_others).reshape(-1, X.shape[1], 1)
+        parts = values[..., np.newaxis] * self._rates(X.shape[1])
+        if self._is_warped(X.shape[1]):
+            parts = np.stack(list(self._segment_parts(values)), axis=-1)
+        steps = np.diff(parts, axis=0)  # (v - 1, p, 1 or 4)
+        changes *= self._abs_derivative(steps.sum(axis=2, keepdims=True))
+        slopes = np.asarray((changes * steps).sum(axis=0))
+        if x_others.any():
+            slopes += self._by_column(X[x_others], Z, q[x_others])
+        if z_others.any():
+            slopes += self._by_column(X[~x_others], Z[z_others], q[~x_others][:, z_others])
+        return slopes
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
         q, columns = factors * self._outer_abs_derivative(self._matrix(Pair(X, Z)), X.shape[1]), []

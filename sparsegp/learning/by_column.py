@@ -50,8 +50,9 @@ JITTER = 1e-5
 """Minimum jitter of the kernel matrix of the active rows, relative to its mean diagonal."""
 MAX_CG_ITERATIONS = 60
 """Maximum number of conjugate gradient iterations for one linear system."""
-PIECE = 32
-"""Active rows whose gradients are computed at a time, so that temporaries stay in cache."""
+PIECE = 128
+"""Active rows whose gradients are computed at a time; temporaries must stay in cache, but a kernel
+may have to prepare the other rows each time."""
 FIT_TOLERANCE, CG_TOLERANCE = 3e-5, 0.01
 """Gain per row, in nats, at which a small fit stops; relative residual of a linear system."""
 

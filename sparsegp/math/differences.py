@@ -57,8 +57,8 @@ def summed_differences(
 
 
 def weighted_differences(
-    X: Doubles,
-    Z: Doubles,
+    X: Floats,
+    Z: Floats,
     weights: Doubles,
     derivative: Callable[[Doubles], Doubles | float] | None = None,
 ) -> Doubles:
@@ -66,8 +66,8 @@ def weighted_differences(
 
     Parameters
     ----------
-    X : Doubles (n, p)
-    Z : Doubles (m, p)
+    X : Floats (n, p)
+    Z : Floats (m, p)
     weights : Doubles (n, m)
     derivative : callable, optional
         Returns g, elementwise; default: one.

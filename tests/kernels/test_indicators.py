@@ -1,0 +1,82 @@
+"""Laplace-type kernels of columns that share a length scale: products where rows are indicators."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import approx_fprime
+
+from sparsegp.data.encoding import CODE_STEP
+from sparsegp.kernels import parse
+from sparsegp.kernels.absolute import KNOTS
+from sparsegp.kernels.indicators import VALUES
+
+SCALES = [1.3, *[2.1] * 5, 0.7, *[3.3] * 6]
+"""Of a number, a category of five levels, a number, and one of six levels, some with codes."""
+NAMES = {"laplace": lambda t: t, "additive": lambda t: np.exp(-t), "power(0.5, ": np.sqrt}
+
+
+def rows(n, seed=0):
+    """Some rows have other values than those of indicators and codes."""
+    rng = np.random.default_rng(seed)
+    levels = [np.eye(size)[rng.integers(size, size=n)] for size in (5, 6)]
+    levels[1][rng.random(n) < 0.2] = CODE_STEP * rng.integers(2, size=6)
+    levels[0][rng.random(n) < 0.1] = rng.normal(size=5)
+    return np.column_stack([rng.normal(size=n), levels[0], rng.normal(size=n), levels[1]])
+
+
+def kernel_of(name, scales):
+    return parse(f"{name}{'' if name.endswith(', ') else '('}{', '.join(map(str, scales))})")
+
+
+def by_segment(x, scales):
+    """The integral of 1 / l from zero to x, for four length scales."""
+    ends = np.array([-np.inf, *KNOTS, np.inf])
+    parts = np.clip(x[..., np.newaxis], ends[:-1], ends[1:]) - np.clip(0.0, ends[:-1], ends[1:])
+    return (parts / scales).sum(axis=-1)
+
+
+@pytest.mark.parametrize("is_warped", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_sums_are_those_of_differences(name, is_warped):
+    scales = np.array(SCALES)[:, np.newaxis] * ([1.0, 2.0, 0.5, 1.5] if is_warped else [1.0])
+    kernel, X, Z = kernel_of(name, scales.ravel()), rows(150), rows(70, seed=1)
+    t = np.abs(by_segment(X, scales)[:, np.newaxis] - by_segment(Z, scales))
+    sums = NAMES[name](t).sum(axis=2)
+    expected = sums / len(SCALES) if name == "additive" else np.exp(-sums)
+    assert_allclose(kernel(X, Z), expected, rtol=1e-12)
+    single = kernel(X.astype(np.float32), Z.astype(np.float32))
+    assert_allclose(single, expected, rtol=2e-5)
+
+
+@pytest.mark.parametrize("is_warped", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients(name, is_warped):
+    kernel = kernel_of(name, np.repeat(SCALES, 4) if is_warped else SCALES)
+    X, Z, weights = rows(20), rows(70, seed=1), np.random.default_rng(2).normal(size=(20, 70))
+
+    def value(logs):
+        return float(np.vdot(weights, kernel.with_parameters(logs)(X, Z)))
+
+    # with unequal length scales there is no product, so that differences check it
+    logs = kernel.parameters() + 1e-9 * np.arange(len(kernel.parameters()))
+    found = kernel.pull_back(X, Z, weights)
+    assert_allclose(found, kernel.with_parameters(logs).pull_back(X, Z, weights), atol=1e-6)
+    assert_allclose(found, approx_fprime(kernel.parameters(), value, 1e-6), atol=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("n_others", [16, 100])
+def test_no_row_depends_on_the_others(precision, n_others):
+    """Whether it is beside rows of other values or not."""
+    kernel, tiles = kernel_of("laplace", SCALES), rows(4 * 256).reshape(4, 256, -1)
+    Z, tiles = rows(n_others, seed=1).astype(precision), tiles.astype(precision)
+    tiles[1] = 0.5  # no row of indicators
+    tiles[2] = tiles[0]
+    whole = kernel(tiles, Z)
+    for some in (slice(0, 1), slice(1, 3), slice(3, 4)):
+        assert_array_equal(kernel(tiles[some], Z), whole[some])
+    assert_array_equal(whole[2], whole[0])
+
+
+def test_codes_are_among_the_values():
+    assert {0.0, CODE_STEP, 1.0} == {*VALUES}
