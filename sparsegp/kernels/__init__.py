@@ -25,6 +25,7 @@ from sparsegp.kernels.parse import brief as brief
 from sparsegp.kernels.parse import parse as parse
 from sparsegp.kernels.parse import parse_many as parse_many
 from sparsegp.kernels.parse import six_digits as six_digits
+from sparsegp.kernels.parse import split as split
 from sparsegp.kernels.stationary import RBF as RBF
 from sparsegp.kernels.stationary import Matern32 as Matern32
 from sparsegp.kernels.stationary import Matern52 as Matern52

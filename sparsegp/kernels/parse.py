@@ -6,6 +6,7 @@ or without values for their fields, positive numbers, ``+``, ``*`` and parenthes
 
 import ast
 import re
+from itertools import pairwise
 
 from sparsegp.errors import KernelSyntaxError, SettingsError, short
 from sparsegp.kernels.absolute import Absolute
@@ -49,6 +50,14 @@ def six_digits(text: str) -> str:
     return re.sub(number, lambda found: f"{float(found[0]):.6g}", text)
 
 
+def split(text: str) -> list[str]:
+    """Split a text into those of several kernels, at every ``;`` that is not part of a name."""
+    names = r"'(\\.|[^'\\])*'|\"(\\.|[^\"\\])*\""
+    masked = re.sub(names, lambda name: "_" * len(name[0]), text)
+    places = [-1, *(place for place, letter in enumerate(masked) if letter == ";"), len(text)]
+    return [text[start + 1 : end].strip() for start, end in pairwise(places)]
+
+
 def parse_many(text: str, n_classes: int) -> list[Kernel]:
     """Return one kernel per class from texts separated by ``;``; one text serves all classes.
 
@@ -59,7 +68,7 @@ def parse_many(text: str, n_classes: int) -> list[Kernel]:
     SettingsError
         If the number of texts is neither one nor `n_classes`.
     """
-    kernels = [parse(piece.strip()) for piece in text.split(";")]
+    kernels = [*map(parse, split(text))]
     if len(kernels) == 1:
         return kernels * n_classes
     if len(kernels) != n_classes:

@@ -63,12 +63,12 @@ class Settings(Checked):
         learn: str = "none"
 
     def __post_init__(self) -> None:
-        from sparsegp.kernels import parse
+        from sparsegp.kernels import parse, split
 
         super().__post_init__()
         kernel = self.first_kernel
-        for text in kernel.split(";") if self.kernel_per_class else [kernel]:
-            parse(text.strip())
+        for text in split(kernel) if self.kernel_per_class else [kernel]:
+            parse(text)
         for message in self._conflicts():
             raise SettingsError(message)
 
@@ -118,11 +118,11 @@ class Settings(Checked):
 
     def for_columns(self, columns: "Columns") -> Self:
         """Return the settings for a table: length scales by name are put into its order."""
-        from sparsegp.kernels import parse
+        from sparsegp.kernels import parse, split
 
         if self.kernel is None or "{" not in self.kernel:
             return self
-        each = self.kernel.split(";")
+        each = split(self.kernel)
         return replace(self, kernel="; ".join(str(parse(text, columns)) for text in each))
 
     @property

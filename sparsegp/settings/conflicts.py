@@ -57,10 +57,10 @@ def with_a_search(settings: "TrainSettings") -> Iterator[str]:
 
 def _of_rows_and_columns(settings: "TrainSettings") -> Iterator[str]:
     from sparsegp.data.weights import BALANCED, class_weights
-    from sparsegp.kernels import parse
+    from sparsegp.kernels import parse, split
     from sparsegp.learning.metric import Metric, is_per_column
 
-    kernels = map(parse, settings.first_kernel.split(";"))
+    kernels = map(parse, split(settings.first_kernel))
     if Metric.of(settings.metric) is not None and any(map(is_per_column, kernels)):
         yield (
             f"metric={settings.metric} is for kernels of the distance, such as rbf and matern52, "

@@ -22,6 +22,7 @@ from sparsegp.kernels import (
     brief,
     parse,
     parse_many,
+    split,
 )
 
 KNOWN = "known: additive, ard, constant, laplace, linear, matern32, matern52, power, rbf"
@@ -156,6 +157,12 @@ def test_many_texts():
         parse_many("rbf; linear;", 3)
     with pytest.raises(KernelSyntaxError, match="'liner': unknown kernel"):
         parse_many("rbf; liner", 2)
+
+
+def test_names_of_columns_may_have_semicolons():
+    texts = ["laplace({'a;b': 2, \"c';\": 3})", r"ard({'it\'s;': 1})", "rbf"]
+    assert split(" ; ".join(texts)) == texts
+    assert split("rbf;'") == ["rbf", "'"]
 
 
 def test_brief_text():
