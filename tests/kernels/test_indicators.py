@@ -78,5 +78,15 @@ def test_no_row_depends_on_the_others(precision, n_others):
     assert_array_equal(whole[2], whole[0])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_tiny_length_scales(name):
+    """Equal rows have a covariance of one, and unequal ones of zero, or that of equal columns."""
+    X = np.random.default_rng(0).integers(2, size=(100, 60)).astype(np.float32)
+    X[:50] = X[50:]
+    kernel, unequal = kernel_of(name, [*[1.7e-7] * 30, *[2.3e-9] * 30]), X[:, np.newaxis] != X
+    expected = 1.0 - unequal.mean(axis=2) if name == "additive" else ~unequal.any(axis=2)
+    assert_allclose(kernel(X, X), expected, atol=5e-3)
+
+
 def test_codes_are_among_the_values():
     assert {0.0, CODE_STEP, 1.0} == {*VALUES}
