@@ -65,6 +65,8 @@ class Problem:
         self.resolution = 4.0 * self.quanta["value"]
         factors = self.factors = active.factors()
         self.jitter = penalty_jitter(mean, len(x), rows.precision)
+        if rows.past is not None:
+            self.jitter = max(self.jitter, rows.past.jitter(active))
         self.whole = active.penalties(factors, self.jitter)  # P at the kernels' own variance
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.anchor: list[Any] = []  # from a former posterior, as is the force

@@ -15,6 +15,11 @@ k_zu C^-1 k = k_zu C^-1 L w. (With the noise of the sites, Pi^-1 + C, it would b
 new row could ruin a model.) So w' = T w, where L' T has rows of L for kept rows, and k_zu C^-1 L
 for new ones; G becomes T G T^T, and coefficients a correspond to former coefficients T^T a.
 
+Errors must not grow from one update to the next. As B is stored in single precision, negative
+eigenvalues of G are set to zero before anything is derived from it. P has a jitter like that of the
+interpolation: if it vanished in a direction in which the interpolation is not exact, nothing would
+oppose the error there.
+
 This term is added to the objective of the new rows. Without any, the maximum is c itself, as long
 as T is square. If the ascent to c was stopped early a gradient was left, which is omitted here: to
 follow it now would undo early stopping, and made predictions much worse on one table. A curvature
@@ -30,6 +35,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import eigh
 
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.math.linalg import jittered_cholesky, solve_lower
@@ -39,7 +45,8 @@ from sparsegp.posterior.sites import regression
 from sparsegp.types import Doubles, Integers
 
 JITTER = 1e-6
-"""Added to the covariance of former active rows, relative to their mean prior variance."""
+"""Added to the covariance of former active rows, relative to their mean prior variance, and divided
+by the prior variance factor, if that is above one; and to C in P of an update."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,11 @@ class PastRows:
     numbers: Integers
     curvature: float
     shares: Quantiles | None = None
+
+    def jitter(self, active: ActiveRows) -> float:
+        """Return the jitter of C in P: that of the interpolation, whose errors P must not allow."""
+        x = np.asarray(active.x, np.float64)
+        return JITTER * max(float(kernel.diag(x).mean()) for kernel in active.kernels)
 
     def active_set(self, slots: int, dtype: Any) -> ActiveSet:
         """Return the kept active rows as inclusions, in batches of `slots` slots."""
@@ -103,6 +115,9 @@ class PastRows:
         triples = zip(factors, self.active.penalties(factors), gain, strict=True)
         for (L, P, L_B), c in zip(triples, self.weights.coefficients, strict=True):
             G = (L_B @ L_B.T - P / scale) / self.active.likelihood.metric_curvature
+            values, vectors = eigh(G)
+            vectors *= np.sqrt(np.maximum(values, 0.0))  # B is stored in single precision
+            G = vectors @ vectors.T
             found.append((L, G, self.curvature * (G @ c) + P @ c / scale))
         return found
 
@@ -124,7 +139,8 @@ class PastRows:
             active.kernels, factors, self._former, strict=True
         ):
             C = np.asarray(kernel(old, old), np.float64)
-            root, _ = jittered_cholesky(C, "the covariance of the former active rows", JITTER)
+            jitter = JITTER / max(1.0, self.weights.calibration.prior_scale)
+            root, _ = jittered_cholesky(C, "the covariance of the former active rows", jitter)
             to_fresh = solve_lower(root, np.asarray(kernel(old, fresh), np.float64))
             rows = solve_lower(root, to_fresh, transposed=True).T @ L
             T = solve_lower(factor, np.concatenate([L[self.kept], rows]))

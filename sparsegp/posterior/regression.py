@@ -49,6 +49,9 @@ MAX_LEFT_OUT = 4000
 """Maximum number of left-out rows, which are evenly spaced."""
 GRID = np.log(10.0) * np.arange(-8.0, 4.25, 0.5)
 """Values of log lambda that are tried before the best is refined."""
+ROUNDING = 1e-12
+"""Least precision of coefficients in an update, relative to the mean diagonal of G. Otherwise
+rounding errors would be fitted where neither the rows nor the prior tell anything."""
 MIN_LEFT_OUT = 300
 """Minimum number of new rows to choose noise and prior again in an update without the old rows."""
 FEW_ROWS = 20
@@ -64,7 +67,8 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     The report contains `noise_variance`.
     """
     (factor,), past = active.factors(), rows.past
-    (penalty,) = active.penalties([factor])
+    jitter = 0.0 if past is None else past.jitter(active)
+    (penalty,) = active.penalties([factor], jitter)
     gram, pull, error = _sums(active, rows)
     scale, noise, nlpp = 1.0, _noise(active), None
     if past is not None:  # exact in their span, as log Z is quadratic (posterior/past.py)
@@ -72,6 +76,8 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         (more,), (force,) = past.projected_onto(active, [factor])
         gram, pull = gram + noise * more, pull + noise * force[:, 0]
         error += noise * float(np.finfo(np.float32).eps * more.trace())
+        ridge = ROUNDING * float(gram.diagonal().mean()) * scale / noise
+        penalty[np.diag_indices_from(penalty)] += ridge
     spectrum = Spectrum(penalty, gram, pull, error)
     if rows.calibrate and (past is None or rows.n_rows >= MIN_LEFT_OUT):
         left_out = LeftOut(active, rows, factor, spectrum)

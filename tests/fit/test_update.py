@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_moons
 
 import sparsegp
 from sparsegp.data import as_table, table_from_arrays
@@ -110,6 +111,36 @@ def test_rows_of_hardly_any_weight_change_hardly_anything(kernel):
         updated = sparsegp.update(model, X[new], y[new], sample_weight=np.full(len(X[new]), 1e-9))
         after = updated.latent_mean_and_variance(X[620:])[0]
         assert_allclose(after, before, atol=0.02 * np.abs(before).max())
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("kernel", ["rbf", "3*rbf(1.0)", "10*rbf(3.0)", "10*laplace"])
+def test_many_updates_of_a_regression_do_no_harm(kernel, precision):
+    """Also with kernels of few directions, in which errors could grow each time."""
+    rng = np.random.default_rng(7)
+    X, new = rng.normal(size=(500, 1)), rng.normal(size=(500, 1))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=500)
+    how = {"kernel": kernel, "task": "regression", "precision": precision, "n_active": 100}
+    model = sparsegp.train(X[:300], y[:300], **how)
+
+    def error():
+        return np.abs(model.predict(new) - np.sin(2.0 * new[:, 0])).mean()
+
+    first = error()
+    for start in range(280, 500, 20):  # the first rows are not new
+        model = sparsegp.update(model, X[start : start + 20], y[start : start + 20])
+        assert error() < 1.1 * first + 0.003
+
+
+@pytest.mark.parametrize("kernel", ["30*rbf(1.5)", "30*rbf(20.0)", "10*linear", "30*laplace"])
+def test_many_updates_of_a_classifier_do_no_harm(kernel):
+    X, y = make_moons(1000, noise=0.2, random_state=0)
+    how = {"kernel": kernel, "precision": "float64", "n_active": 150}
+    model = sparsegp.train(X[:300], y[:300], **how)
+    first = nlpp(model, X[500:], y[500:])
+    for start in range(290, 500, 15):
+        model = sparsegp.update(model, X[start : start + 15], y[start : start + 15])
+        assert nlpp(model, X[500:], y[500:]) < first + 0.03
 
 
 @pytest.mark.parametrize(("likelihood", "ratio"), [("softmax", 1.03), ("logistic", 1.06)])

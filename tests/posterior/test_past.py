@@ -72,7 +72,7 @@ def test_fresh_rows_are_told_from_the_former_ones():
     (gram,), _ = past(active, kept).projected_onto(more, more.factors())
     kernel = active.kernels[0]
     A = np.asarray(kernel(active.x, active.x))
-    A += JITTER * A.diagonal().mean() * np.eye(len(A))
+    A += JITTER / SCALE * A.diagonal().mean() * np.eye(len(A))
     k = np.asarray(kernel(more.x, X[:60]))
     k[2:] = np.asarray(kernel(more.x[2:], active.x)) @ np.linalg.solve(A, kernel(active.x, X[:60]))
     w = np.linalg.solve(more.factors()[0], k)
