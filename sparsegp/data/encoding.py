@@ -350,7 +350,7 @@ class Encoding:
             elif n:
                 such = f"such as {one!r}" if one else "where it is missing"
                 treated = "rare" if RARE in column.parts else "no level"
-                if len(column.parts) == 1 and column.parts[0].startswith("="):  # of two levels
+                if len(column.parts) == 1 and RARE not in column.parts:  # of two levels, or a gap
                     treated = repr(column.levels[0])
                 found = f"{column.name!r} ({plural(n, 'row')}, {such})"
                 levels.append(f"{found} are treated as {treated}")

@@ -17,8 +17,6 @@ from sparsegp.types import Booleans, Doubles, Floats
 
 VALUES = (0.0, 0.25, 1.0)
 """The values of indicators, and of the codes of rare levels."""
-LARGEST = 1000.0
-"""Maximum of a term: the rounding error of a product grows with its terms, and exp(-1000) is 0."""
 
 
 def digits(X: Floats, values: Floats) -> tuple[Floats, Booleans]:
@@ -53,7 +51,8 @@ def indicator_sums(
     Parameters
     ----------
     X, Z, weights, each
-        See `summed_differences`; Z is (m, p), and f is monotone. Terms above `LARGEST` become that.
+        See `summed_differences`; Z is (m, p), and f is monotone. Terms so large that
+        exp(-t) is zero may become smaller.
     values : Floats (v, p)
         See `digits`; two for each column, unless f is the identity.
     """
@@ -63,7 +62,8 @@ def indicator_sums(
     steps = np.append(0.0, weights * np.diff(values, axis=0)).astype(X.dtype)
     if each is not None:
         each(steps)
-    np.minimum(steps, LARGEST, out=steps)
+    # rounding errors of a product grow with its terms, and exp(-t) is zero beyond
+    np.minimum(steps, 1.0 - np.log(np.finfo(steps.dtype).smallest_subnormal), out=steps)
     change = steps[1:] - steps[0]
     sums = negative_half_squared_distance(A, B, np.abs(change))
     sums *= -2.0 * np.sign(change.sum())

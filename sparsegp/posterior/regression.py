@@ -49,6 +49,9 @@ MAX_LEFT_OUT = 4000
 """Maximum number of left-out rows, which are evenly spaced."""
 GRID = np.log(10.0) * np.arange(-8.0, 4.25, 0.5)
 """Values of log lambda that are tried before the best is refined."""
+AS_GOOD = 0.001
+"""Difference of mean log densities, in nats, within which a larger lambda is preferred: with a weak
+prior rounding errors matter, and predictions far from all rows are wild."""
 ROUNDING = 1e-12
 """Least precision of coefficients in an update, relative to the mean diagonal of G. Otherwise
 rounding errors would be fitted where neither the rows nor the prior tell anything."""
@@ -248,8 +251,8 @@ class LeftOut:
 
     def best(self) -> tuple[float, float, float]:
         """Return the best lambda, its noise variance and its mean negative log density."""
-        tried = [self.negative_log_density(each)[0] for each in GRID]
-        near = GRID[int(np.argmin(tried))]
+        tried = np.array([self.negative_log_density(each)[0] for each in GRID])
+        near = GRID[np.flatnonzero(tried <= tried.min() + AS_GOOD)[-1]]
         step = GRID[1] - GRID[0]
         found = minimize_scalar(
             lambda each: self.negative_log_density(each)[0],

@@ -85,7 +85,7 @@ def test_tiny_length_scales(name):
     X[:50] = X[50:]
     kernel, unequal = kernel_of(name, [*[1.7e-7] * 30, *[2.3e-9] * 30]), X[:, np.newaxis] != X
     expected = 1.0 - unequal.mean(axis=2) if name == "additive" else ~unequal.any(axis=2)
-    assert_allclose(kernel(X, X), expected, atol=5e-3)
+    assert_allclose(kernel(X, X), expected, atol=1e-3)
 
 
 def test_codes_are_among_the_values():
