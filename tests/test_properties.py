@@ -16,10 +16,10 @@ from tests.runs import BINARY, KINDS
 
 few = settings(max_examples=5, deadline=None, derandomize=True)
 many = settings(max_examples=20, deadline=None, derandomize=True)
+seeds = st.integers(0, 2**32 - 1)
+
 SIGNALLING = {np.dtype("f4"): 0x7F800001, np.dtype("f8"): 0x7FF0000000000001}
 """The bits of signalling NaN."""
-
-seeds = st.integers(0, 2**32 - 1)
 
 GENERAL = {"calibration": "none", "precision": "float64"}
 FALLING = ["one by one", "kernel per class", "sites per class", "pairs", "probit", "logistic"]

@@ -339,7 +339,7 @@ def test_what_is_no_weight_is_refused(weights, message):
         ({"class_weight": {0: -1}}, SettingsError, "to 1e.09, such as a=2,b=0.5, got"),
         ({"class_weight": {0: 1e10}}, SettingsError, "to 1e.09, such as a=2,b=0.5, got"),
         ({"class_weight": "0=2,0=3"}, SettingsError, "given once, got '0' twice"),
-        ({"class_weight": "7=2"}, SettingsError, "names? classes of the rows; X has no label '7'"),
+        ({"class_weight": "7=2"}, SettingsError, "name classes of the rows; X has no label '7'"),
         ({"class_weight": "0=2", "likelihood": "gaussian"}, SettingsError, "a regression has none"),
         ({"active_per_class": True, "task": "regression"}, SettingsError, "a regression has none"),
         ({"sample_weight": np.ones(N), "method": "ep"}, SettingsError, "weights of rows are for"),

@@ -66,7 +66,7 @@ def from_memory(X: Any, source: str = "X") -> DaskArray:
     X = X.tocsr() if is_sparse else np.asarray(X)
     rows = tuple(row_blocks(X.shape[0], X.shape[1], source))
     whole = da.from_array(X, (rows, -1), name=False, asarray=not is_sparse)
-    return dense(whole) if is_sparse else whole
+    return dense(whole)
 
 
 def dense(X: DaskArray) -> DaskArray:

@@ -1,8 +1,8 @@
 """Laplace-type kernels: functions of absolute column differences, rough along the axes.
 
-A covariance matrix takes n m p differences. There is a matrix product only for columns with two
-values, such as those of the levels of a category (indicators.py). These columns share a length
-scale, and so they are told by the kernel.
+A covariance matrix takes n m p differences. A matrix product replaces those of columns with two
+values, such as those of the levels of a category (indicators.py): as these share a length scale,
+the text of the kernel alone says which columns to look at.
 """
 
 from abc import abstractmethod

@@ -20,6 +20,7 @@ from sparsegp.math.linalg import (
 from sparsegp.math.products import TILE
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows, penalty_jitter
+from sparsegp.posterior.past import JITTER
 from sparsegp.posterior.predict import reduction
 from sparsegp.types import Doubles
 
@@ -66,7 +67,7 @@ class Problem:
         factors = self.factors = active.factors()
         self.jitter = penalty_jitter(mean, len(x), rows.precision)
         if rows.past is not None:
-            self.jitter = max(self.jitter, rows.past.jitter(active))
+            self.jitter = max(self.jitter, JITTER * mean)
         self.whole = active.penalties(factors, self.jitter)  # P at the kernels' own variance
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
         self.anchor: list[Any] = []  # from a former posterior, as is the force

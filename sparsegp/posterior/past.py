@@ -45,8 +45,8 @@ from sparsegp.posterior.sites import regression
 from sparsegp.types import Doubles, Integers
 
 JITTER = 1e-6
-"""Added to the covariance of former active rows, relative to their mean prior variance, and divided
-by the prior variance factor, if that is above one; and to C in P of an update."""
+"""Jitter of C, relative to its mean diagonal, in P of an update; and in the interpolation, there
+divided by the prior variance factor, if that is above one."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,6 @@ class PastRows:
     numbers: Integers
     curvature: float
     shares: Quantiles | None = None
-
-    def jitter(self, active: ActiveRows) -> float:
-        """Return the jitter of C in P: that of the interpolation, whose errors P must not allow."""
-        x = np.asarray(active.x, np.float64)
-        return JITTER * max(float(kernel.diag(x).mean()) for kernel in active.kernels)
 
     def active_set(self, slots: int, dtype: Any) -> ActiveSet:
         """Return the kept active rows as inclusions, in batches of `slots` slots."""

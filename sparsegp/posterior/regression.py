@@ -42,6 +42,7 @@ from sparsegp.math.products import TILE
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.objective import SAFE_VARIANCE_RANGE
+from sparsegp.posterior.past import JITTER
 from sparsegp.types import Doubles
 
 EPS = float(np.finfo(np.float64).eps)
@@ -70,8 +71,8 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     The report contains `noise_variance`.
     """
     (factor,), past = active.factors(), rows.past
-    jitter = 0.0 if past is None else past.jitter(active)
-    (penalty,) = active.penalties([factor], jitter)
+    variance = float(active.kernels[0].diag(np.asarray(active.x, np.float64)).mean())
+    (penalty,) = active.penalties([factor], 0.0 if past is None else JITTER * variance)
     gram, pull, error = _sums(active, rows)
     scale, noise, nlpp = 1.0, _noise(active), None
     if past is not None:  # exact in their span, as log Z is quadratic (posterior/past.py)
