@@ -197,7 +197,6 @@ class SparseRun(Run[SparseModel]):
                 "X": X[some],
                 "target": target[some],
                 "first_row": some.start,
-                "held_out": validation is None,
                 "validation": None if validation is None else validation[some],
                 "weights": None if weights is None else weights[some],
             }

@@ -283,11 +283,10 @@ class Tuning(Run[Tuned]):
 
     def _plan(self, sample: Sample) -> Plan:
         plan = Plan.of(
-            (sample.n_train, self.data.summary.p),
+            (sample.n_train, len(sample.X) - sample.n_train, self.data.summary.p),
             self.n_active,
             self.max_trials,
             n_groups=0 if sample.groups is None else int(sample.groups.max()) + 1,
-            held_out=len(sample.X) - sample.n_train,
             n_classes=0 if self.settings.is_regression else sample.n_classes,
             sizes=self._sizes(),
             validation=self.settings.n_validation,

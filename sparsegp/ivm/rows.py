@@ -113,10 +113,9 @@ class Block(ABC):
         Class codes, -1 for a label not seen in training; or targets in a regression.
     first_row : int
         Row number of the first row in the whole data set, a multiple of `TILE`.
-    held_out : bool
-        Whether marginals of the rows are updated without the rows taking part in training.
-    validation : Booleans (m,), optional
-        Validation rows: never included, and in the all-data likelihood only on request.
+    validation : Booleans (m,) or None
+        Validation rows: never included, and in the all-data likelihood only on request. With None
+        all rows are held out: their marginals are updated, but they take no part in training.
     weights : Doubles (m,), optional
         Factors of the log likelihoods of the rows.
     transform : callable, optional
@@ -148,14 +147,13 @@ class Block(ABC):
         X: Floats,
         target: Any,
         first_row: int,
-        held_out: bool = False,
-        validation: Booleans | None = None,
+        validation: Booleans | None,
         weights: Doubles | None = None,
         transform: Callable[[Any], Floats] | None = None,
     ) -> None:
         if first_row % TILE:
             raise ValueError(f"first_row must be a multiple of {TILE}, got {first_row}")
-        self.settings, self.held_out, self.n_rows = settings, held_out, len(X)
+        self.settings, self.held_out, self.n_rows = settings, validation is None, len(X)
         self.X = _tiled(X, transform, settings.allocate)
         self.half_norms = half_squared_norms(self.X)
         self.first_row, padding = first_row, (0, len(self.X) - self.n_rows)

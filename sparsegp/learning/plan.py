@@ -114,12 +114,11 @@ class Plan:
     @classmethod
     def of(
         cls,
-        shape: tuple[int, int],
+        shape: tuple[int, int, int],
         n_active: int,
         max_trials: int | None,
         *,
         n_groups: int = 0,
-        held_out: int = 0,
         n_classes: int = 2,
         sizes: Sequence[int] = (),
         validation: Callable[[int], int] = lambda _: 0,
@@ -128,16 +127,15 @@ class Plan:
 
         Parameters
         ----------
-        shape : (int, int)
-            Numbers of rows to fit, of which at most `MAX_ROWS` are used, and of columns.
+        shape : (int, int, int)
+            Numbers of rows to fit, of which at most `MAX_ROWS` are used, of held-out rows and of
+            columns.
         n_active : int
             Number of active rows of the run.
         max_trials : int or None
             Number of candidates that an extended search compares first; None in a default search.
         n_groups : int
             Number of groups of columns that share length scales; zero if no columns do.
-        held_out : int
-            Number of held-out rows.
         n_classes : int
             Zero in a regression.
         sizes : sequence of int
@@ -145,7 +143,7 @@ class Plan:
         validation : callable
             Maps a number of rows to how many of them are validation rows and cannot be active.
         """
-        (n, p), is_regression = shape, n_classes == 0
+        (n, held_out, p), is_regression = shape, n_classes == 0
         by_column = p <= MAX_ROUGH_COLUMNS and n >= MIN_ROWS_FOR_ARD
         enough = max(MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT * SEGMENTS * (n_groups or p))
         rows, last = min(n, FIRST_ROWS), min(n, MAX_ROWS)

@@ -159,4 +159,4 @@ def test_random_rows_are_the_same_whatever_the_order_of_inclusion():
 def test_blocks_start_at_whole_tiles():
     run = on_rings(10, ["rbf(1.0)"], 2)
     with pytest.raises(ValueError, match="multiple of 256, got 100"):
-        RowBlock(run.settings, run.X, run.target, 100)
+        RowBlock(run.settings, run.X, run.target, 100, None)

@@ -132,11 +132,11 @@ def test_random_rows_are_the_same_as_without_a_bound():
 def test_held_out_rows_follow_and_validation_rows_leave():
     run, free = case("bounded"), case("bounded", bound=None)
     validation = np.arange(N) % 10 == 3
-    block = RowBlock(run.settings, run.X, run.target, 0, validation=validation)
+    block = RowBlock(run.settings, run.X, run.target, 0, validation)
     block.keep(Keep(0, 9))
     assert block.open.sum() == N - validation.sum()
     assert not validation[block.rows[block.open]].any()
-    mine, other = (RowBlock(p.settings, run.X, run.target, 0, held_out=True) for p in (run, free))
+    mine, other = (RowBlock(p.settings, run.X, run.target, 0, None) for p in (run, free))
     for method, args in run.finish().active.recovery():
         getattr(mine, method)(*args)
         if method == "include":

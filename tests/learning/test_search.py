@@ -72,8 +72,8 @@ def hash_of(text):
     return float(np.random.default_rng(list(text.encode())).random())
 
 
-def outcome(nature, max_trials=14, n=500, learns_again=False, errors=0.0, **how):
-    plan = replace(Plan.of((n, 2), 60, max_trials, **how), errors=errors)
+def outcome(nature, max_trials=14, n=500, learns_again=False, errors=0.0, held_out=0, **how):
+    plan = replace(Plan.of((n, held_out, 2), 60, max_trials, **how), errors=errors)
     plan = plan if learns_again else replace(plan, reestimation=None)
     return search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
 
@@ -84,28 +84,28 @@ def outcome(nature, max_trials=14, n=500, learns_again=False, errors=0.0, **how)
 )
 def test_columns_that_can_have_their_own_length_scales(n, p, able):
     for max_trials in (None, 1, 40):
-        assert Plan.of((n, p), 20, max_trials).by_column == able
+        assert Plan.of((n, 0, p), 20, max_trials).by_column == able
 
 
 @pytest.mark.parametrize("max_trials", [None, 1, 40])
 def test_sizes_of_a_search(max_trials):
-    plan = Plan.of((60000, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
+    plan = Plan.of((60000, 0, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
     assert plan.first == Size(module.FIRST_ROWS, module.FIRST_ACTIVE)
     assert plan.count == max_trials
     for n, rows in ((400, 400), (1900, 1900), (5000, 3000)):
-        assert Plan.of((n, 20), 1000, max_trials).first.rows == rows
-    few = Plan.of((200, 20), 190, max_trials, validation=lambda rows: rows // 10).first
+        assert Plan.of((n, 0, 20), 1000, max_trials).first.rows == rows
+    few = Plan.of((200, 0, 20), 190, max_trials, validation=lambda rows: rows // 10).first
     assert few == Size(200, 180)
     assert plan.sizes == list(module.ACTIVE_SIZES)
     assert [size.n_active for size in plan.grown] == [250, 500, 1000, 2000]
     assert {size.rows for size in plan.grown} == {module.MAX_ROWS}
-    assert Plan.of((60000, 20), 200, max_trials).sizes == []  # the number was given
-    small = Plan.of((1800, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
+    assert Plan.of((60000, 0, 20), 200, max_trials).sizes == []  # the number was given
+    small = Plan.of((1800, 0, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
     assert small.grown == [Size(1800, d) for d in (250, 500, 1000, 1440)]
     assert small.sizes == [1000, 1440]
-    nearly_all = Plan.of((1240, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
+    nearly_all = Plan.of((1240, 0, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
     assert nearly_all.sizes == []
-    assert Plan.of((5000, 20), 1000, None, n_classes=0).count == module.REGRESSION_CANDIDATES
+    assert Plan.of((5000, 0, 20), 1000, None, n_classes=0).count == module.REGRESSION_CANDIDATES
 
 
 def test_nothing_is_tried_twice_and_the_best_of_all_is_chosen():
@@ -226,11 +226,11 @@ def test_the_parts_of_a_sum_have_the_same_scaling_and_kinds_have_one():
     rules = {"auto": np.ones(2), "quantile": np.full(2, 4.0)}
     candidates, rough, smooth = Candidates("50*rbf", rules, 0), "30.0*laplace(3.2)", "50.0*rbf(2.0)"
     nature = Nature({GIVEN: 0.2, smooth: 0.3, rough: 0.1})
-    search(candidates, Plan.of((5000, 2), 60, None), nature.try_out)
+    search(candidates, Plan.of((5000, 0, 2), 60, None), nature.try_out)
     sums = [t.kernel for t in nature.trials if t.by_column and t.kernel.startswith(f"{rough} + ")]
     assert sums == [f"{rough} + {smooth}"]
     nature = Nature({ROUGH: 0.1}, noise=10.0)
-    search(Candidates("50*rbf", rules, 0), Plan.of((5000, 2), 60, None), nature.try_out)
+    search(Candidates("50*rbf", rules, 0), Plan.of((5000, 0, 2), 60, None), nature.try_out)
     again = [(trial.kernel, trial.scaling) for trial in nature.trials if trial.again]
     assert again[:2] == [(ROUGH, "quantile"), (ROUGH, "auto")]
 
@@ -257,7 +257,7 @@ def test_four_length_scales_for_a_column_follow_one(n, p, n_groups, tried):
     four = str(with_warping(parse(one), p))
     figures = {given: 0.9, mean: 0.1, learnt(mean, p): 0.05, rough: 0.2, one: 0.06, four: 0.01}
     nature = Nature(figures, p=p)
-    plan = Plan.of((n, p), 60, None, n_groups=n_groups)
+    plan = Plan.of((n, 0, p), 60, None, n_groups=n_groups)
     found = search(candidates, plan, nature.try_out)
     assert [t.kernel for t in nature.trials if t.by_column and not t.again].count(four) == tried
     assert [t.kernel for t in nature.trials if t.by_column].count(rough) == tried
@@ -280,7 +280,9 @@ def test_what_is_nearly_as_good_has_a_trial_of_its_own(nlpp, near):
 @pytest.mark.parametrize(("p", "mixed"), [(256, True), (257, False)])
 def test_many_columns_have_length_scales_but_no_metric(p, mixed):
     given, nature = "50.0*rbf(11.3)", Nature({"50.0*rbf(11.3)": 0.1}, p=p)
-    search(Candidates(given, {"auto": np.ones(p)}, 0), Plan.of((300, p), 60, None), nature.try_out)
+    search(
+        Candidates(given, {"auto": np.ones(p)}, 0), Plan.of((300, 0, p), 60, None), nature.try_out
+    )
     assert {trial.kernel for trial in nature.trials if trial.by_column} > {given}
     assert [t.kernel for t in nature.trials if t.metric == "full"] == [given] * mixed
 
@@ -359,7 +361,7 @@ def test_beside_sums_alone_a_simpler_kernel_is_confirmed_on_more_rows(n):
     smooth = "25.0*rbf(1.0) + 25.0*matern52(1.0)"
     sums = {learnt(smooth): 0.1, learnt(f"{ROUGH} + {smooth}"): 0.101}
     nature = Nature({smooth: 0.2, ROUGH: 0.2, **sums, learnt(ROUGH): 0.102}, noise=10.0)
-    search(Candidates(smooth, RULES, 0), Plan.of((n, 2), 60, None), nature.try_out)
+    search(Candidates(smooth, RULES, 0), Plan.of((n, 0, 2), 60, None), nature.try_out)
     again = [t.kernel for t in nature.trials if t.again and t.first]
     assert again == [*sums, *[learnt(ROUGH)][: n > 8000]]
 
@@ -377,10 +379,10 @@ def test_without_time_for_all_rows_what_half_of_them_say_is_taken(time, kernel):
 
 @pytest.mark.parametrize(("asked", "n_active"), [(20, 300), (600, 600), (5000, 1000)])
 def test_they_are_learnt_with_as_many_active_rows_as_a_run_has(asked, n_active):
-    plan = Plan.of((9000, 2), asked, None)
+    plan = Plan.of((9000, 0, 2), asked, None)
     assert plan.reestimation == Size(8000, n_active)
     assert plan.confirmation == Size(9000, n_active // 2)
-    assert Plan.of((7700, 2), asked, None, held_out=300).confirmation is None
+    assert Plan.of((7700, 300, 2), asked, None).confirmation is None
 
 
 @pytest.mark.parametrize(
@@ -388,7 +390,7 @@ def test_they_are_learnt_with_as_many_active_rows_as_a_run_has(asked, n_active):
     [(125, 2, 8000), (250, 2, 4000), (666, 2, 1501), (667, 2, None), (9, 26, 8000), (9, 100, 2500)],
 )
 def test_many_columns_or_classes_leave_fewer_rows(p, n_classes, rows):
-    size = Plan.of((9000, p), 1000, None, n_classes=n_classes).reestimation
+    size = Plan.of((9000, 0, p), 1000, None, n_classes=n_classes).reestimation
     assert (size and size.rows) == rows
 
 
@@ -396,7 +398,7 @@ def test_what_cannot_be_learnt_again_gives_way_to_what_can_and_is_nearly_as_good
     plane = "10.0 + 5.0*linear"
     for noise, best in ((0.0, plane), (10.0, ROUGH)):
         nature = Nature({plane: 0.1, **BEST, GIVEN: 0.9}, noise=noise)
-        candidates, plan = Candidates(plane, RULES, 0), Plan.of((5000, 2), 60, None)
+        candidates, plan = Candidates(plane, RULES, 0), Plan.of((5000, 0, 2), 60, None)
         found = search(candidates, plan, nature.try_out)
         assert found.kernel == (learnt(best) if best == ROUGH else best)
         assert {t.kernel for t in nature.trials if t.again} <= {ROUGH, learnt(ROUGH)}
