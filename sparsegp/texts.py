@@ -88,11 +88,9 @@ def tree(text: str) -> ast.expr:
     """Return the syntax tree of a text, or raise a `SettingsError`."""
     if not (line := " ".join(text.split())):
         raise SettingsError("the text is empty")
-    if "#" in line:  # Python would ignore the rest
-        raise SettingsError("it must not contain '#'")
     try:
         with _PARSING, warnings.catch_warnings(action="ignore"):  # as for "1or 2"
-            return ast.parse(line, mode="eval").body
+            node = ast.parse(line, mode="eval").body
     except SyntaxError as error:
         part = line[error.offset - 1 :] if error.offset else ""
         reason = f"{error.msg} at {short(part, 40)!r}" if part else f"{error.msg} at its end"
@@ -100,6 +98,10 @@ def tree(text: str) -> ast.expr:
         reason = str(error)
     except (RecursionError, MemoryError):
         reason = "nested too deeply"
+    else:
+        if b"#" not in line.encode()[node.end_col_offset :]:  # Python would ignore what follows
+            return node
+        reason = "it must not contain '#' outside of names"
     raise SettingsError(reason)
 
 

@@ -112,9 +112,9 @@ class Columns(NamedTuple):
                 named = dict(zip(self.scales, each, strict=True))
                 if [named[name] for name in self.scales] != each:
                     named = dict(zip(self.names, each, strict=True))
-                # without signs that mean something else in texts of kernels
+                # only single spaces, as reading a kernel makes others single
                 scales = json.dumps(named, ensure_ascii=False)
-                scales = re.sub(r"[#;]|[^\S ]|(?<= ) ", lambda a: f"\\u{ord(a[0]):04x}", scales)
+                scales = re.sub(r"[^\S ]|(?<= ) ", lambda a: f"\\u{ord(a[0]):04x}", scales)
                 start = own.removesuffix(", ".join(map(repr, given)) + ")")
                 text = text.replace(own, f"{start}{scales})")
         return text

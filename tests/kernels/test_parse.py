@@ -82,7 +82,7 @@ def test_any_name_can_be_written():
     names = ("#; a\u2003\\", "b  'c'\t\"é)", " {1: 2}, ")
     columns, kernel = Columns(names, names), 2 * (ARD((1.0, 2.0, 3.0)) + RBF(1))
     text = columns.text(kernel)
-    assert not {"#", ";"} & {*text}
+    assert split(f"{text}; rbf") == [text, "rbf"]
     assert parse(text, columns) == kernel
 
 
@@ -130,7 +130,7 @@ NUMBER_AT_LEAST = "must be positive and finite, got"
         ("1or 2", "expected a name, perhaps with values, got '1 or 2'"),
         ("__import__('os').abort()", "expected a name, perhaps with values, got "),
         ("a\0b", "cannot read kernel"),
-        ("rbf(1) # + linear", "it must not contain '#'"),
+        ("rbf(1) # + linear", "it must not contain '#' outside of names"),
         ("1" * 5000, "cannot read kernel"),
         ("+".join(["rbf"] * 9000), "cannot read kernel"),
         ("(" * 500 + "rbf" + ")" * 500, "cannot read kernel"),
