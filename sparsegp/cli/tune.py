@@ -11,7 +11,7 @@ from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, percent, records_table, seconds_of, show, working
 from sparsegp.lists import plural
 
-SHOWN = ("best", "stage", "rows", "n_active", "nlpp", "error", "scaling", "metric", "kernel")
+SHOWN = ("best", "stage", "rows", "n_active", "nlpp", "on", "error", "scaling", "metric", "kernel")
 """Columns of the table of trials, before the reason of a failure."""
 
 CHOICE = ("kernel", "scaling", "metric", "nlpp")
@@ -124,12 +124,20 @@ def trials_table(
     chosen: Mapping[str, Any] | None,
     is_regression: bool = False,
 ) -> list[str]:
-    """Return a table of trials, the best of each stage first; the chosen kernel has a star."""
+    """Return a table of trials in order of stage and size, the best first; the choice has a star.
+
+    Those of one stage and size predict the same rows, named if they are not the held-out ones.
+    """
     from sparsegp.kernels import brief
 
-    def rank(trial: Mapping[str, Any]) -> tuple[int, bool, float, int]:
-        failed = trial["nlpp"] is None
-        return trial["rung"], failed, 0.0 if failed else trial["nlpp"], trial["number"]
+    def rank(trial: Mapping[str, Any]) -> tuple[Any, ...]:
+        failed, size = trial["nlpp"] is None, (trial.get("rows"), trial.get("n_active"))
+        return trial["rung"], *size, failed, 0.0 if failed else trial["nlpp"], trial["number"]
+
+    def predicted(trial: Mapping[str, Any]) -> str | None:
+        if trial.get("again"):
+            return "both halves"
+        return "other half" if trial.get("first") else None
 
     trials = sorted(trials, key=rank)
     error = "1 - r2" if is_regression else "error"
@@ -138,6 +146,7 @@ def trials_table(
         {
             **trial,
             "stage": trial["rung"],
+            "on": predicted(trial),
             "kernel": brief(trial["kernel"]),
             error: None if trial["error"] is None else percent(trial["error"]),
             "best": "*" if trial in last else None,

@@ -74,7 +74,7 @@ def test_what_follows_for_a_regression(files, tmp_path):
 def test_table(files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
-    assert names.split() == list(SHOWN)
+    assert names.split() == [name for name in SHOWN if name != "on"]  # nothing is re-estimated
     assert [line[4:].split()[:3] for line in lines[:2]] == [["1", "200", "40"]] * 2
     shown = dict(line.split(maxsplit=1) for line in lines if " " in line)
     kernel, scaling = shown["kernel"], shown["scaling"]
@@ -104,6 +104,22 @@ def test_failed_trials_are_shown():
     assert first.split() == ["0", "0.5", "25.00", "%", "auto", "rbf(1.5)"]
     assert second.split() == ["0", "auto", "rbf(1.5)", "no", "room"]
     assert "1 - r2" in trials_table([trial], None, is_regression=True)[0]
+
+
+def test_trials_of_one_stage_and_size_are_shown_together_with_what_they_predict():
+    again = {"rung": 4, "rows": 50, "n_active": 20, "error": None, "scaling": "auto", "again": True}
+    again |= {"number": 0, "kernel": "rbf(1)", "nlpp": 0.5, "first": 50}
+    judged = {**again, "n_active": 40, "again": False, "error": 0.25, "nlpp": 0.3}
+    last = {**again, "rows": 100, "n_active": 40, "first": 0, "nlpp": 0.4}
+    worse, first = {**again, "nlpp": 0.6}, {**judged, "rung": 1, "first": 0}
+    _, *lines = trials_table([last, worse, judged, again, first], None)
+    assert [re.findall("0\\.[3-6]|both halves|other half", line) for line in lines] == [
+        ["0.3"],
+        ["0.5", "both halves"],
+        ["0.6", "both halves"],
+        ["0.3", "other half"],
+        ["0.4", "both halves"],
+    ]
 
 
 def test_inspect_shows_every_trial(tuned):
