@@ -224,6 +224,13 @@ def as_pandas(X: Any) -> Any:
     return X.to_pandas() if hasattr(X, "to_pandas") else X
 
 
+def joined_frames(X: Any, more: Any) -> Any:
+    """Return the rows of two data frames in memory as one of pandas."""
+    import pandas as pd  # noqa: PLC0415 - slow to import
+
+    return pd.concat([as_pandas(X), as_pandas(more)], ignore_index=True)
+
+
 def frame_names(X: Any) -> list[str]:
     """Return the column names of a frame; a column without one is named by its position."""
     return [str(name) or f"{UNNAMED}{place}" for place, name in enumerate(X.columns)]

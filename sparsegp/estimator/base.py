@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sparsegp.data import as_table, effective_rows, encode, encode_with
+from sparsegp.data import as_table, encode, encode_with
 from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.estimator.parameters import (
     n_threads,
@@ -31,12 +31,10 @@ from sparsegp.estimator.rows import (
 from sparsegp.fields import setting
 from sparsegp.fit import train
 from sparsegp.fit.prepare import columns_of
-from sparsegp.fit.update import update
 from sparsegp.kernels import brief
 from sparsegp.likelihoods import Gaussian
 from sparsegp.model import DenseModel, Model, read_model
 from sparsegp.settings import DenseSettings, TrainSettings, settings_given
-from sparsegp.settings.sparse import DEFAULT_N_ACTIVE
 from sparsegp.store import read_errors
 from sparsegp.types import Doubles, Labels
 
@@ -130,8 +128,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         y: Any,
         sample_weight: Any = None,
         known: Labels | None = None,
+        again: bool = False,
     ) -> Self:
-        """Fit to training data.
+        """Fit to training data, `again` without the directory of checkpoints.
 
         The classes are `known`, sorted, or by default those of the rows.
         """
@@ -144,8 +143,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             if known is not None:
                 table = replace(table, classes=encode(classes, "classes")[0])
             settings = self._settings(table.most_rows, len(classes))
-            out, verbose = self.checkpoint_dir, self.verbose > 0
-            run: dict[str, Any] = {"out": out, "resume": self.resume, "verbose": verbose}
+            run: dict[str, Any] = {"verbose": self.verbose > 0}
+            run |= {} if again else {"out": self.checkpoint_dir, "resume": self.resume}
             run |= {"runtime": self._runtime(client), "task": self._task}
             with self._in_own_words():
                 model = train(table, **run, **settings.to_json())
@@ -335,56 +334,3 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         bare = copy.copy(self)  # without the client, which cannot be copied
         cloned: Self = super(GPEstimator, bare).__sklearn_clone__()
         return cloned.set_params(client=self.client)  # type: ignore[no-any-return]
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class SparseEstimator(GPEstimator):
-    """An estimator that supports sample weights."""
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model to training data.
-
-        Parameters
-        ----------
-        X, y
-            Inputs (n, p) and labels (n,), of the types that all estimators accept.
-        sample_weight : array-like (n,), optional
-            Weights of the log likelihoods of the rows: 2 is equivalent to including a row twice,
-            0 to leaving it out.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If the data are unusable, or a parameter is out of range.
-        KeyboardInterrupt
-            On SIGTERM or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
-        """
-        return self._fit(X, y, sample_weight)
-
-    def _update(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Update the model with new rows only; the active set grows up to `n_active`."""
-        client = self._find_client(X)
-        with dask_context(X, self.client), self._in_own_words():
-            X, y = training_data(self, X, y, reset=False)
-            table = as_table(X, y, sample_weight)
-            wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
-            known = table.encoded_for(self.model_)
-            n_new = len(effective_rows(known, of_numbers=self.model_.is_regression).X)
-            size = max(self.n_active_, min(wanted, self.n_active_ + n_new))
-            model = update(self.model_, table, n_active=size, runtime=self._runtime(client))
-        return self._set_fitted(model, getattr(self, "classes_", np.empty(0)), client)
-
-
-def has_posterior_all(estimator: Any) -> bool:
-    """Return whether the posterior is `all`; also True for invalid parameters: `fit` raises."""
-    bare = copy.copy(estimator)
-    bare.random_state = 0  # from another no seed is drawn for this
-    try:
-        settings = TrainSettings.given(estimator._task, **named_settings(bare))
-    except (SettingsError, TypeError):
-        return True
-    return settings.posterior == "all"

@@ -11,8 +11,9 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from sparsegp.dense import parse_method
 from sparsegp.errors import SettingsError
-from sparsegp.estimator.base import GPEstimator, SparseEstimator, has_posterior_all
+from sparsegp.estimator.base import GPEstimator
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
+from sparsegp.estimator.sparse import SparseEstimator, has_posterior_all
 from sparsegp.fields import setting
 from sparsegp.likelihoods import LIKELIHOODS
 from sparsegp.likelihoods.binary import Binary
@@ -136,7 +137,8 @@ class SparseGPClassifier(SparseEstimator, Classifier):
 
         Available with ``posterior="all"``, the default. The first call chooses kernel and scaling,
         as `fit` does; later calls keep them. The active set grows up to `n_active`; after that, the
-        rows that matter least to the posterior are replaced.
+        rows that matter least to the posterior are replaced. Fewer than 300 rows are too few to
+        choose anything for ever: they are kept, and the next call fits them again with its own.
 
         Parameters
         ----------
@@ -160,13 +162,13 @@ class SparseGPClassifier(SparseEstimator, Classifier):
         if not hasattr(self, "model_"):
             if classes is None:
                 raise SettingsError("the first call of partial_fit needs all labels: give classes")
-            return self._fit(X, y, sample_weight, known=np.unique(classes))
+            return self._fit_in_parts(X, y, sample_weight, np.unique(classes))
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise SettingsError(
                 f"classes must be those of the fit before, {self.classes_.tolist()}, got "
                 f"{np.unique(classes).tolist()}; leave them out"
             )
-        return self._update(X, y, sample_weight)
+        return self._fit_in_parts(X, y, sample_weight, self.classes_)
 
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
         settings = super()._settings(n, n_classes)

@@ -9,8 +9,9 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 
-from sparsegp.estimator.base import GPEstimator, SparseEstimator, has_posterior_all
+from sparsegp.estimator.base import GPEstimator
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
+from sparsegp.estimator.sparse import SparseEstimator, has_posterior_all
 from sparsegp.fields import setting
 from sparsegp.model import Model
 from sparsegp.settings import DenseSettings, TrainSettings
@@ -118,8 +119,9 @@ class SparseGPRegressor(SparseEstimator, Regressor):
 
         Available with ``posterior="all"``, the default. The first call chooses kernel and scaling,
         as `fit` does, and the units of the targets; later calls keep them, and with fewer than 300
-        rows the noise variance too. The active set grows up to `n_active`; after that, the rows
-        that matter least to the posterior are replaced.
+        new rows the noise variance too. The active set grows up to `n_active`; after that, the rows
+        that matter least to the posterior are replaced. Fewer than 300 rows are too few to choose
+        anything for ever: they are kept, and the next call fits them again with its own.
 
         Parameters
         ----------
@@ -137,9 +139,7 @@ class SparseGPRegressor(SparseEstimator, Regressor):
         ValueError
             If the rows are unusable.
         """
-        if not hasattr(self, "model_"):
-            return self.fit(X, y, sample_weight)
-        return self._update(X, y, sample_weight)
+        return self._fit_in_parts(X, y, sample_weight)
 
 
 @documented

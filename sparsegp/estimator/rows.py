@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.utils.validation import validate_data
@@ -10,9 +10,19 @@ from sklearn.utils.validation import validate_data
 from sparsegp.data import table_from_frame
 from sparsegp.data.blocks import of_known_sizes
 from sparsegp.data.encoding import encoding_for
-from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed, require_distinct
+from sparsegp.data.frames import (
+    as_pandas,
+    frame_names,
+    is_frame,
+    joined_frames,
+    listed,
+    require_distinct,
+)
 from sparsegp.data.labels import refuse_missing
 from sparsegp.errors import DataError
+
+Rows: TypeAlias = tuple[Any, Any, Any]
+"""Inputs, labels and row weights, which may be None."""
 
 SPARSE = "csr"
 """Format to which sparse matrices are converted; rows are made dense chunk by chunk."""
@@ -108,6 +118,23 @@ def refuse_masks(*arrays: Any) -> None:
             "rows, labels and weights must have no masked values, found one in row "
             f"{np.argwhere(np.ma.getmaskarray(array))[0, 0]}; drop such rows, or fill them"
         )
+
+
+def joined_rows(former: Rows, new: Rows) -> Rows:
+    """Return inputs, labels and weights of two parts together; rows without weights weigh one."""
+    (X, y, weights), (more, labels, others) = former, new
+    if is_frame(X) and is_frame(more):
+        X = joined_frames(X, more)
+    elif hasattr(X, "tocsr"):
+        from scipy.sparse import vstack  # noqa: PLC0415
+
+        X = vstack([X.tocsr(), more.tocsr()], format="csr")
+    else:
+        X = np.concatenate([X, more])
+    if weights is not None or others is not None:
+        each = (weights, y), (others, labels)
+        weights = np.concatenate([np.ones(len(of)) if w is None else w for w, of in each])
+    return X, np.concatenate([y, labels]), weights
 
 
 def _named(estimator: Any, X: Any, reset: bool) -> Any:

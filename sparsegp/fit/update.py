@@ -11,6 +11,7 @@ rows, but up to 31 % worse on rows like the old ones.
 Without the old rows, scaling is kept, and the former posterior represents them (`posterior.past`).
 """
 
+import logging
 import math
 from collections import defaultdict
 from dataclasses import replace
@@ -33,6 +34,12 @@ from sparsegp.posterior.removal import metrics, rows_to_remove
 from sparsegp.runtime import Runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Integers
+
+logger = logging.getLogger(__name__)
+
+FEW_ROWS = 300
+"""Number of rows below which the calibration of a model, kept by later updates, is too uncertain
+for them."""
 
 
 def update(
@@ -190,6 +197,12 @@ def _fit_with_summary(
         raise SettingsError(
             f"n_active={n_active} exceeds the {n} new rows and the {d} active rows of the model; "
             "lower n_active, or give the old rows too"
+        )
+    if data.first_row < FEW_ROWS:
+        logger.warning(
+            "the %d rows of the model chose its prior variance, which an update without them keeps;"
+            " give them too, or train again with all rows, if predictions matter",
+            data.first_row,
         )
     kept, size = _kept(model, data.first_weight, _total(data.train), n_active, n)
     settings = _settings(model, size, **changed)

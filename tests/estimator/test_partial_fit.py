@@ -1,9 +1,13 @@
 """`partial_fit`: a fit that goes on with new rows alone."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
+from scipy.sparse import csr_matrix
+from sklearn.metrics import log_loss
 
 from sparsegp import SparseGPClassifier, SparseGPRegressor
 
@@ -15,6 +19,10 @@ def stripes(seed, n=400):
 
 def classifier(**parameters):
     return SparseGPClassifier(kernel="30*matern32", n_jobs=1, **{"n_active": 80, **parameters})
+
+
+def named(X):
+    return pd.DataFrame(X, columns=list("abc"))
 
 
 def test_parts_are_nearly_as_good_as_all_rows_at_once():
@@ -89,3 +97,39 @@ def test_numbers(searching):
     few = SparseGPRegressor(n_active=20, n_jobs=1).partial_fit(X[:50], y[:50])
     before = few.score(X[600:], y[600:])
     assert few.partial_fit(X[50:600], y[50:600]).score(X[600:], y[600:]) > before
+
+
+@pytest.mark.parametrize("first", [1, 3, 20])
+def test_what_few_rows_choose_does_not_last(first):
+    """Kept for ever, the noise and prior variance of twenty rows had intervals that cover 19 %."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 3))
+    mean = np.sin(2.0 * X[:, 0]) + X[:, 1]
+    y, labels = mean + 0.1 * rng.normal(size=1000), mean > 0.0
+    parts = np.split(np.arange(400), [first, *range(50, 400, 50)])
+    numbers = SparseGPRegressor(kernel="10*rbf", n_active=150, n_jobs=1)
+    of_classes = SparseGPClassifier(kernel="10*rbf", n_active=150, n_jobs=1)
+    for part in parts:
+        numbers.partial_fit(X[part], y[part])
+        of_classes.partial_fit(X[part], labels[part], classes=[False, True])
+    mean, deviation = numbers.predict(X[400:], return_std=True)
+    assert numbers.score(X[400:], y[400:]) > 0.95
+    assert np.mean(np.abs(mean - y[400:]) < 2.0 * deviation) > 0.85
+    assert log_loss(labels[400:], of_classes.predict_proba(X[400:])) < 0.2
+
+
+@pytest.mark.parametrize("kind", [np.asarray, csr_matrix, named])
+def test_the_first_rows_are_fitted_together(kind):
+    (X, y), weights = stripes(0, 120), np.arange(1.0, 61.0)
+    fitted, whole = classifier(n_active=40), classifier(n_active=40)
+    for part, of_rows in ((slice(60), None), (slice(60, 120), weights)):
+        given = X[part].copy()
+        fitted.partial_fit(kind(given), y[part], np.unique(y), of_rows)
+        given[:] = np.nan  # rows that are kept are copies
+    fitted = pickle.loads(pickle.dumps(fitted))
+    whole.fit(kind(X), y, np.concatenate([np.ones(60), weights]))
+    assert_array_equal(fitted.predict_proba(kind(X)), whole.predict_proba(kind(X)))
+    more, labels = stripes(1, 200)
+    assert fitted.partial_fit(kind(more), labels).active_indices_.max() > 120
+    fitted.partial_fit(kind(more[:50]), labels[:50])  # all rows before are represented
+    assert fitted.model_.report["rows"] == 370
