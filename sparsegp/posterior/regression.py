@@ -59,8 +59,9 @@ rounding errors would be fitted where neither the rows nor the prior tell anythi
 MIN_LEFT_OUT = 300
 """Minimum number of new rows to choose noise and prior again in an update without the old rows."""
 FEW_ROWS = 20
-"""With fewer rows, the noise variance is also that of one more row, of small weight: by chance, all
-of them may be predicted well."""
+"""Few rows may all be predicted well by chance, so the noise variance is also that of one more row,
+which is off by the variance of the targets and has the weight 1 / n beside n rows; beyond this
+number its weight falls with the third power of n."""
 MIN_NOISE = 1e-10
 """Minimum noise variance, for targets of variance one; without noise a fit loses all digits."""
 
@@ -242,11 +243,9 @@ class LeftOut:
         spread = 1.0 + q / left + self.outside / ratio
         square = (rest / left) ** 2 / spread
         noise = max(float(np.average(square, weights=self.weights)), MIN_NOISE)
-        if len(square) < FEW_ROWS:
-            more = (
-                float(len(square)) ** -2
-            )  # weight of that row, off by the variance, beside all others
-            noise = (noise + more) / (1.0 + more)
+        n = len(square)
+        more = (min(1.0, FEW_ROWS / n) / n) ** 2  # weight of one more row beside all others
+        noise = (noise + more) / (1.0 + more)
         terms = np.log(2.0 * np.pi * noise * spread) + square / noise
         return 0.5 * float(np.average(terms, weights=self.weights)), noise
 

@@ -188,3 +188,18 @@ def test_few_rows_are_not_certain(n):
             SparseGPRegressor(kernel="10*rbf(2)").fit(X[:n], y[:n]).predict(X, return_std=True)
         )
         assert np.square((y - mean) / std).mean() < 1000.0
+
+
+@pytest.mark.parametrize("n", [15, 20, 25, 30])
+def test_intervals_of_few_rows_cover(n):
+    """A third of the fits to 20 rows had no noise when only fewer rows were held to be few."""
+    rng, covered = np.random.default_rng(0), []
+    X = rng.normal(size=(500, 3))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=500)
+    for seed in range(16):
+        some = np.random.default_rng(seed).permutation(300)[:n]
+        fitted = SparseGPRegressor(kernel="10*rbf", n_jobs=1).fit(X[some], y[some])
+        mean, std = fitted.predict(X[300:], return_std=True)
+        covered.append(np.mean(np.abs(y[300:] - mean) < 1.96 * std))
+        assert fitted.noise_variance_ > 1e-4
+    assert np.mean(covered) > 0.92
