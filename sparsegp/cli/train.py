@@ -186,6 +186,8 @@ def figures_of(
 
 def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluation | None") -> str:
     """Return the line to read first: how good the model is on rows that it has not learnt from."""
+    from sparsegp.cli.tables import figures
+
     if evaluation is None:
         nlpp = record["validation_nlpp"]
         if nlpp is None:
@@ -196,7 +198,7 @@ def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluat
     rows = plural(record["n"], "test row")
     if "r2" in record:
         return f"r2 {record['r2']:.4f} on {rows}"
-    return f"error {percent(record['error'])} on {rows}, nlpp {evaluation.nlpp:.4f} nats"
+    return f"error {percent(record['error'])} on {rows}, nlpp {figures(evaluation)['nlpp']}"
 
 
 def summary(

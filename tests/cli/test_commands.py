@@ -81,7 +81,8 @@ class TestEvaluate:
         result = invoke("train", files / "pair.npz", *arguments, "--quiet")
         assert result.stderr.startswith("warning: ")
         assert "of them" in result.stdout
-        assert re.search(r"nlpp .* nats, of the \d+ other rows", result.stdout)
+        assert re.match(r"error .* nats, of the \d+ other rows\n", result.stdout)
+        assert len(re.findall(r"nlpp .* nats, of the \d+ other rows", result.stdout)) == 2
         assert f"sparsegp predict '{tmp_path / 'my run'}' DATA" in result.stdout
 
 
