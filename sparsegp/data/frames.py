@@ -48,6 +48,8 @@ LIKE = {
         r"[+-]?[\d.,]+ ?([kmcdnµ]?(g|m|l|s|W|V|A|Hz)|lbs?|oz|ft|in|mi|km/h|mph|k?Wh|°?[CF]|[kMGT]B|"
         r"m[²³23]|min|h|hrs?|days?|years?|yrs?)"
     ),
+    "numbers after an apostrophe, as spreadsheets write text: remove it": r"'[+-]?[\d.,]+",
+    "hexadecimal numbers: convert them": r"(?i:0x[\da-f]+)",
     "negative numbers in parentheses: write a minus sign instead": r"\([\d.,]+\)",
 }
 """What words that are read as categories may look like, and what to do; and their patterns."""

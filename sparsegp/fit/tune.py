@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import entr
 
 from sparsegp import memory
 from sparsegp.data import Table, as_table
@@ -291,6 +292,9 @@ class Tuning(Run[Tuned]):
             sizes=self._sizes(),
             validation=self.settings.n_validation,
         )
+        if self.max_trials is None and not self.settings.is_regression:
+            shares = np.bincount(sample.target, sample.weights)
+            plan = replace(plan, entropy=float(entr(shares / shares.sum()).sum()))
         return replace(plan, errors=GUARD_ERRORS) if self.is_given or self._is_guarded else plan
 
     def _sizes(self) -> list[int]:

@@ -95,6 +95,8 @@ class Plan:
         from.
     is_regression : bool
         Whether it is a regression.
+    entropy : float, optional
+        That of the classes, in nats. If given, the search ends early where labels are mostly noise.
     """
 
     first: Size
@@ -110,6 +112,7 @@ class Plan:
     reestimation: Size | None = None
     confirmation: Size | None = None
     is_regression: bool = False
+    entropy: float | None = None
 
     @classmethod
     def of(

@@ -11,17 +11,20 @@
    with more active rows; those of the better kind then from all of them.
 5. If the number of active rows is not given, it is doubled as long as the expected gain is enough.
 
+Where labels are mostly noise, the costly stages gain little: the second is left out unless a
+candidate leads the linear ones, the fourth unless length scales gained, by two standard errors.
+
 In stages 1 to 3 candidates are judged by the same held-out rows, which no fit has seen. Decisions
 are made at the end of a stage, when all its trials are known, and depend on nothing else. So the
 choice depends neither on the number of parallel trials, nor on interruptions.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparsegp.kernels import Kernel, Sum, parse
+from sparsegp.kernels import Kernel, Linear, Sum, parse
 from sparsegp.learning.by_column import with_warping
 from sparsegp.learning.metric import FULL, MAX_METRIC_COLUMNS, NONE, is_per_column
 from sparsegp.learning.plan import Plan, Size
@@ -33,6 +36,8 @@ MIN_ROWS_FOR_SUM, MIN_ROWS_FOR_SUM_IN_REGRESSION = 2000, 1000
 target carries more information than a class."""
 CLOSE_ERRORS = 2.0
 """Standard errors within which a kernel counts as nearly as good as the best."""
+NOISY = 0.75
+"""NLPP relative to the entropy of the classes, above which labels are mostly noise."""
 MAX_KINDS = 2
 """Maximum number of kinds of kernel whose length scales are re-estimated."""
 MIN_GAIN, GAIN_DECAY = 0.01, 0.5
@@ -101,6 +106,8 @@ class Search:
     ----------
     outcomes : dict of int to Outcome
         Outcomes of the last stage that was completed, by candidate number.
+    compared : list of int
+        Candidates of the first stage.
     winner : int
     n_active : int or None
         Number of active rows chosen so far.
@@ -111,6 +118,7 @@ class Search:
     def __init__(self, candidates: Candidates, plan: Plan, try_out: TryOut) -> None:
         self.candidates, self.plan, self.try_out = candidates, plan, try_out
         self.outcomes: dict[int, Outcome] = {}
+        self.compared: list[int] = []
         self.winner, self.n_active = 0, plan.sizes[0] if plan.sizes else None
         self.slower: set[int] = set()
 
@@ -120,6 +128,7 @@ class Search:
         known = self.candidates.known
         trials = [Trial.of(n, known[n], COMPARED, size) for n in numbers]
         self.outcomes = dict(self.try_out(trials, f"trials of {size.rows} rows"))
+        self.compared = list(self.outcomes)
         return len(self.outcomes) == len(trials)
 
     def refine(self) -> bool:
@@ -130,9 +139,12 @@ class Search:
         is added, which often gains more. The best kernel that depends on distances alone gets a
         metric, if it is nearly as good as the best of all.
         """
-        if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
-            return True
         known, outcomes = self.candidates.known, self.outcomes
+        linear = [n for n in outcomes if any(map(_is_linear, self._kernel(n).leaves))]
+        if not self.plan.by_column or self._ends_after(linear):
+            return True
+        if self.plan.ends_early and not self._leads():
+            return True
         ranking = self._ranking()
         least = MIN_ROWS_FOR_SUM_IN_REGRESSION if self.plan.is_regression else MIN_ROWS_FOR_SUM
         kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
@@ -146,6 +158,9 @@ class Search:
             if known[other].scaling == known[n].scaling and self.plan.first.rows >= least
         ][:1]
         kept = {*rough[:1], *smooth[:1]}
+        if self.plan.is_regression:  # where a wrong scaling costs most
+            unlike = (n for n in smooth if known[n].scaling != known[smooth[0]].scaling)
+            kept.update(n for n in [*unlike][:1] if self._is_close(n, smooth[0]))
         if self.plan.from_first:
             for kind in (rough, smooth):
                 kept.update([n for n in kind if n < self.candidates.n_first][:1])
@@ -199,6 +214,13 @@ class Search:
         if safe in self.outcomes and not self.outcomes[self.winner].leads(self.outcomes[safe]):
             self.winner = safe
 
+    def _ends_after(self, compared: Iterable[int]) -> bool:
+        """Return whether labels are mostly noise, and no candidate clearly leads those compared."""
+        best = self.outcomes[self._best()]
+        if self.plan.entropy is None or best.nlpp is None or best.nlpp < NOISY * self.plan.entropy:
+            return False
+        return not all(best.leads(self.outcomes[n], CLOSE_ERRORS) for n in compared)
+
     def _leads(self) -> bool:
         """Return whether the best candidate leads number 0 by `plan.errors` standard errors."""
         given = self.outcomes.get(0)
@@ -246,6 +268,8 @@ class Search:
         size, before = self.plan.reestimation, self.outcomes.get(self.winner)
         is_kept = self.plan.errors > 0.0 and self.winner == 0
         if size is None or before is None or before.nlpp is None or is_kept:
+            return True
+        if self._ends_after(n for n in self.outcomes if n in self.compared):
             return True
         half, kinds = size.rows // 2, self._best_of_kinds()
         few = Size(size.rows - half, size.n_active // 2)
@@ -361,6 +385,10 @@ class Search:
         """Return candidate numbers, best first; failures come last, ties in order of number."""
         nlpp = _nlpp(self.outcomes)
         return sorted(sorted(nlpp), key=nlpp.__getitem__) or [0]
+
+
+def _is_linear(kernel: Kernel) -> bool:
+    return isinstance(kernel, Linear)
 
 
 def _can_have_ard(kernel: Kernel) -> bool:

@@ -471,3 +471,28 @@ def test_what_is_learnt_again_gets_more_active_rows():
     last = [(t.kernel, t.n_active) for t in nature.trials[-3:]]
     assert last == [(learnt(GIVEN), d) for d in (250, 500, 1000)]
     assert (found.kernel, found.n_active, found.nlpp) == (learnt(GIVEN), 1000, 0.197)
+
+
+@pytest.mark.parametrize(
+    ("nlpp", "noise", "entropy", "stages"),
+    [
+        (0.9, 30.0, 1.0, {1}),  # nothing clearly leads the linear kernels
+        (0.9, 0.0, 1.0, {1, 2}),  # but then length scales gain nothing
+        (0.7, 0.0, 1.0, {1, 2, 4}),
+        (0.7, 30.0, 1.0, {1, 2, 4}),  # there is a lot to learn
+        (0.9, 30.0, None, {1, 2, 4}),
+    ],
+)
+def test_where_labels_are_mostly_noise_it_ends_early(nlpp, noise, entropy, stages):
+    nature = Nature({"30*laplace(1.6)": nlpp, "30.0*laplace(1.6)": nlpp}, noise=noise)
+    plan = replace(Plan.of((5000, 0, 2), 60, None), entropy=entropy)
+    found = search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
+    assert {trial.rung for trial in nature.trials} == stages
+    assert found.ended == "all rungs"
+
+
+def test_length_scales_that_gain_much_are_learnt_again_even_from_noise():
+    nature = Nature({GIVEN: 0.9, learnt(GIVEN): 0.8})
+    plan = replace(Plan.of((5000, 0, 2), 60, None), entropy=1.0)
+    search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
+    assert {trial.rung for trial in nature.trials} == {1, 2, 4}
