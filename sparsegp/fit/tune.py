@@ -292,7 +292,7 @@ class Tuning(Run[Tuned]):
             sizes=self._sizes(),
             validation=self.settings.n_validation,
         )
-        if self.max_trials is None and not self.settings.is_regression:
+        if not (self.max_trials or plan.confirmation or self.settings.is_regression):
             shares = np.bincount(sample.target, sample.weights)
             plan = replace(plan, entropy=float(entr(shares / shares.sum()).sum()))
         return replace(plan, errors=GUARD_ERRORS) if self.is_given or self._is_guarded else plan

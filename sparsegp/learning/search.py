@@ -11,8 +11,8 @@
    with more active rows; those of the better kind then from all of them.
 5. If the number of active rows is not given, it is doubled as long as the expected gain is enough.
 
-Where labels are mostly noise, the costly stages gain little: the second is left out unless a
-candidate leads the linear ones, the fourth unless length scales gained, by two standard errors.
+Where labels are mostly noise, the last costly stage gains little. The fourth is left out unless
+length scales gained two standard errors; without it the second, unless linear kernels are led.
 
 In stages 1 to 3 candidates are judged by the same held-out rows, which no fit has seen. Decisions
 are made at the end of a stage, when all its trials are known, and depend on nothing else. So the
@@ -140,14 +140,14 @@ class Search:
         metric, if it is nearly as good as the best of all.
         """
         known, outcomes = self.candidates.known, self.outcomes
-        linear = [n for n in outcomes if any(map(_is_linear, self._kernel(n).leaves))]
-        if not self.plan.by_column or self._ends_after(linear):
-            return True
-        if self.plan.ends_early and not self._leads():
+        if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
             return True
         ranking = self._ranking()
         least = MIN_ROWS_FOR_SUM_IN_REGRESSION if self.plan.is_regression else MIN_ROWS_FOR_SUM
         kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
+        linear = (n for n in kernels if any(isinstance(k, Linear) for k in kernels[n].leaves))
+        if self.plan.reestimation is None and self._ends_after(linear):
+            return True
         able = [n for n, kernel in kernels.items() if _can_have_ard(kernel)]
         rough = [n for n in able if any(leaf.is_rough for leaf in kernels[n].leaves)]
         smooth = [n for n in able if n not in rough]
@@ -385,10 +385,6 @@ class Search:
         """Return candidate numbers, best first; failures come last, ties in order of number."""
         nlpp = _nlpp(self.outcomes)
         return sorted(sorted(nlpp), key=nlpp.__getitem__) or [0]
-
-
-def _is_linear(kernel: Kernel) -> bool:
-    return isinstance(kernel, Linear)
 
 
 def _can_have_ard(kernel: Kernel) -> bool:
