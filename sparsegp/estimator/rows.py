@@ -5,6 +5,7 @@ from copy import copy
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.sparse import vstack
 from sklearn.utils.validation import validate_data
 
 from sparsegp.data import table_from_frame
@@ -126,8 +127,6 @@ def joined_rows(former: Rows, new: Rows) -> Rows:
     if is_frame(X) and is_frame(more):
         X = joined_frames(X, more)
     elif hasattr(X, "tocsr"):
-        from scipy.sparse import vstack  # noqa: PLC0415
-
         X = vstack([X.tocsr(), more.tocsr()], format="csr")
     else:
         X = np.concatenate([X, more])

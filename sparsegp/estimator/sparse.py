@@ -57,9 +57,9 @@ class SparseEstimator(GPEstimator):
         """
         is_first = not hasattr(self, "model_")
         former = None if is_first else getattr(self, "_first_rows", None)
-        if is_lazy(X) or not (is_first or former):
-            if is_first:
-                return self._fit(X, y, sample_weight, known)
+        if is_first and is_lazy(X):
+            return self._fit(X, y, sample_weight, known)
+        if not is_first and (former is None or is_lazy(X)):
             self._first_rows = None
             return self._update(X, y, sample_weight)
         inputs, labels = training_data(self, X, y, reset=is_first)

@@ -106,8 +106,6 @@ class Search:
     ----------
     outcomes : dict of int to Outcome
         Outcomes of the last stage that was completed, by candidate number.
-    compared : list of int
-        Candidates of the first stage.
     winner : int
     n_active : int or None
         Number of active rows chosen so far.
@@ -118,7 +116,6 @@ class Search:
     def __init__(self, candidates: Candidates, plan: Plan, try_out: TryOut) -> None:
         self.candidates, self.plan, self.try_out = candidates, plan, try_out
         self.outcomes: dict[int, Outcome] = {}
-        self.compared: list[int] = []
         self.winner, self.n_active = 0, plan.sizes[0] if plan.sizes else None
         self.slower: set[int] = set()
 
@@ -128,7 +125,6 @@ class Search:
         known = self.candidates.known
         trials = [Trial.of(n, known[n], COMPARED, size) for n in numbers]
         self.outcomes = dict(self.try_out(trials, f"trials of {size.rows} rows"))
-        self.compared = list(self.outcomes)
         return len(self.outcomes) == len(trials)
 
     def refine(self) -> bool:
@@ -139,9 +135,9 @@ class Search:
         is added, which often gains more. The best kernel that depends on distances alone gets a
         metric, if it is nearly as good as the best of all.
         """
-        known, outcomes = self.candidates.known, self.outcomes
         if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
             return True
+        known, outcomes = self.candidates.known, self.outcomes
         ranking = self._ranking()
         least = MIN_ROWS_FOR_SUM_IN_REGRESSION if self.plan.is_regression else MIN_ROWS_FOR_SUM
         kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
@@ -159,8 +155,8 @@ class Search:
         ][:1]
         kept = {*rough[:1], *smooth[:1]}
         if self.plan.is_regression:  # where a wrong scaling costs most
-            unlike = (n for n in smooth if known[n].scaling != known[smooth[0]].scaling)
-            kept.update(n for n in [*unlike][:1] if self._is_close(n, smooth[0]))
+            unlike = [n for n in smooth if known[n].scaling != known[smooth[0]].scaling]
+            kept.update(n for n in unlike[:1] if self._is_close(n, smooth[0]))
         if self.plan.from_first:
             for kind in (rough, smooth):
                 kept.update([n for n in kind if n < self.candidates.n_first][:1])
@@ -269,7 +265,7 @@ class Search:
         is_kept = self.plan.errors > 0.0 and self.winner == 0
         if size is None or before is None or before.nlpp is None or is_kept:
             return True
-        if self._ends_after(n for n in self.outcomes if n in self.compared):
+        if self._ends_after(self.candidates.first(self.plan.count)):
             return True
         half, kinds = size.rows // 2, self._best_of_kinds()
         few = Size(size.rows - half, size.n_active // 2)

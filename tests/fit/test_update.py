@@ -53,6 +53,16 @@ def test_some_of_enough_new_rows_calibrate_without_old_ones(n, counts, model):
     assert after.prior_scale == before.prior_scale
 
 
+@pytest.mark.parametrize(("n", "warns"), [(299, True), (300, False)])
+def test_an_update_of_a_model_of_few_rows_warns(n, warns, caplog):
+    few = [each[:n] for each in OLD]
+    small = sparsegp.train(*few, kernel=KERNEL, n_active=20)
+    sparsegp.update(small, *NEW, old=few)
+    assert not caplog.messages
+    sparsegp.update(small, *NEW)
+    assert [f"the {n} rows of the model" in said for said in caplog.messages] == [True] * warns
+
+
 @pytest.mark.parametrize("old", [OLD, None])
 def test_candidates_that_were_given_grow_with_the_active_rows(old):
     small = sparsegp.train(*OLD, kernel=KERNEL, n_active=20, candidates=30)

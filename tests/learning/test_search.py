@@ -474,6 +474,18 @@ def test_what_is_learnt_again_gets_more_active_rows():
 
 
 @pytest.mark.parametrize(
+    ("n_classes", "noise", "learnt_with"),
+    [(0, 10.0, {"auto", "quantile"}), (0, 0.0, {"auto"}), (2, 10.0, {"auto"})],
+)
+def test_a_regression_learns_with_both_scalings_if_they_are_close(n_classes, noise, learnt_with):
+    candidates = Candidates("50*rbf", {"auto": np.ones(2), "quantile": np.full(2, 4.0)}, 0)
+    nature = Nature({GIVEN: 0.1, "50.0*rbf(2.0)": 0.2, ROUGH: 0.9}, noise=noise)
+    search(candidates, Plan.of((800, 0, 2), 60, None, n_classes=n_classes), nature.try_out)
+    smooth = [t for t in nature.trials if t.by_column and "laplace" not in t.kernel]
+    assert {t.scaling for t in smooth if "additive" not in t.kernel} == learnt_with
+
+
+@pytest.mark.parametrize(
     ("n", "nlpp", "noise", "entropy", "stages"),
     [
         (1400, 0.9, 30.0, 1.0, {1}),  # nothing clearly leads the linear kernels
