@@ -200,4 +200,5 @@ def test_stopped_and_resumed(tuned, files, tmp_path, monkeypatch):
     assert "being tuned; continue with the same command" in invoke("inspect", run).stdout
     record = told(*command, "--quiet", "--resume")
     assert record["kernels"] == [tuned[1]["kernel"]]
-    assert read_records(run)["trials"][: len(done)] == done
+    after = read_records(run)["trials"]  # with the seconds that they took; any may end first
+    assert [each for each in after if each in done] == done
