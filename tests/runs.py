@@ -19,7 +19,7 @@ from sparsegp.progress import Progress
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 
-PLAIN: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf", "n_active": 32}
+PLAIN: dict[str, Any] = {"posterior": "adf", "kernel": "10*rbf", "n_active": 24}
 BOUND: dict[str, Any] = {"n_active": 32, "stub_entries": 12_800, "shrink_every": 8}
 LEARN: dict[str, Any] = {"learn": "evidence", "major_steps": 2, "minor_steps": 2}
 PRIOR: dict[str, Any] = {
@@ -32,10 +32,10 @@ REGRESSION: dict[str, Any] = {
     "task": "regression",
     "posterior": "adf",
     "learn": "none",
-    "n_active": 32,
+    "n_active": 24,
     "kernel": "rbf",
 }
-PAIRS: dict[str, Any] = {"active_per_class": True, "n_active": 32}
+PAIRS: dict[str, Any] = {"active_per_class": True, "n_active": 24}
 EACH: dict[str, Any] = {"kernel_per_class": True, "kernel": "1*rbf; 2*rbf; 3*rbf"}
 PER_CLASS: dict[str, Any] = {"sites": "moments", "kernel_per_class": True, "n_active": 25}
 
@@ -44,14 +44,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "random": {**PLAIN, "criterion": "random"},
     "kernel per class": {**PLAIN, "kernel_per_class": True, "lookahead": 8},
     "active": {**PLAIN, "posterior": "active"},
-    "all": {"n_active": 32, "panel": 8},
-    "all, per class": {"n_active": 32, "kernel_per_class": True, "kernel": "10*rbf", "panel": 16},
-    "weights": {"n_active": 32, "panel": 16, "class_weight": "0=2,1=1,2=0.5"},
-    "metric": {"n_active": 32, "kernel": "50*matern52", "metric": "full(rounds=1)"},
-    "quantile": {"n_active": 32, "kernel": "100*laplace", "scaling": "quantile"},
-    "probit": {"likelihood": "probit", "n_active": 32},
+    "all": {"n_active": 24, "panel": 8},
+    "all, per class": {"n_active": 24, "kernel_per_class": True, "kernel": "10*rbf", "panel": 16},
+    "weights": {"n_active": 24, "panel": 16, "class_weight": "0=2,1=1,2=0.5"},
+    "metric": {"n_active": 24, "kernel": "50*matern52", "metric": "full(rounds=1)"},
+    "quantile": {"n_active": 24, "kernel": "100*laplace", "scaling": "quantile"},
+    "probit": {"likelihood": "probit", "n_active": 24},
     "logistic": {**LOGISTIC, "criterion": "predictive"},
-    "ordered": {"likelihood": "ordered_probit", "n_active": 32},
+    "ordered": {"likelihood": "ordered_probit", "n_active": 24},
     "regression": REGRESSION,
     "regression, all": {**REGRESSION, "posterior": "all", "likelihood": "gaussian", "panel": 8},
     "pairs": PAIRS,
@@ -63,7 +63,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "bound, per class": {**PER_CLASS, **BOUND, "stub_entries": 38_400, "panel": 8},
     "bound, pairs": {**PAIRS, **BOUND, "kernel": "10*rbf", "calibration": "none"},
     "bound, regression": {**REGRESSION, **BOUND, "criterion": "random"},
-    "learnt, probit": {"likelihood": "probit", **PRIOR, "n_active": 32},
+    "learnt, probit": {"likelihood": "probit", **PRIOR, "n_active": 24},
     "learnt, regression": {**REGRESSION, "kernel": "1*ard", **LEARN, "strategy": "exact"},
     "learnt, pairs": {**PAIRS, **PRIOR},
     "learnt, per class": {**PER_CLASS, "kernel": "3*rbf; 2*matern52; 1*ard", **PRIOR},

@@ -14,10 +14,7 @@ from sparsegp.errors import Interrupted
 from tests.runs import KINDS, Stopper, assert_same, data_for, train
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
-ROWS = {
-    kind: 800 if "stub_entries" in settings else 300 if "learn" in settings else 520
-    for kind, settings in KINDS.items()
-}
+ROWS = {kind: 800 if "stub_entries" in settings else 300 for kind, settings in KINDS.items()}
 """Of two or three blocks, or enough that candidates leave more than once."""
 
 

@@ -137,8 +137,8 @@ class SparseGPClassifier(SparseEstimator, Classifier):
 
         Available with ``posterior="all"``, the default. The first call chooses kernel and scaling,
         as `fit` does; later calls keep them. The active set grows up to `n_active`; after that, the
-        rows that matter least to the posterior are replaced. Fewer than 300 rows are too few to
-        choose anything for ever: they are kept, and the next call fits them again with its own.
+        rows that matter least to the posterior are replaced. The first rows are kept, and fitted
+        again with those of later calls, until there are 300 different ones and ten of every class.
 
         Parameters
         ----------

@@ -120,8 +120,9 @@ class SparseGPRegressor(SparseEstimator, Regressor):
         Available with ``posterior="all"``, the default. The first call chooses kernel and scaling,
         as `fit` does, and the units of the targets; later calls keep them, and with fewer than 300
         new rows the noise variance too. The active set grows up to `n_active`; after that, the rows
-        that matter least to the posterior are replaced. Fewer than 300 rows are too few to choose
-        anything for ever: they are kept, and the next call fits them again with its own.
+        that matter least to the posterior are replaced. The first rows are kept, and fitted again
+        with those of later calls, until there are 300 different ones, ten of them with targets other
+        than the most frequent one.
 
         Parameters
         ----------

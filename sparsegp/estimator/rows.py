@@ -2,10 +2,9 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from scipy.sparse import vstack
 from sklearn.utils.validation import validate_data
 
 from sparsegp.data import table_from_frame
@@ -15,15 +14,11 @@ from sparsegp.data.frames import (
     as_pandas,
     frame_names,
     is_frame,
-    joined_frames,
     listed,
     require_distinct,
 )
 from sparsegp.data.labels import refuse_missing
 from sparsegp.errors import DataError
-
-Rows: TypeAlias = tuple[Any, Any, Any]
-"""Inputs, labels and row weights, which may be None."""
 
 SPARSE = "csr"
 """Format to which sparse matrices are converted; rows are made dense chunk by chunk."""
@@ -119,21 +114,6 @@ def refuse_masks(*arrays: Any) -> None:
             "rows, labels and weights must have no masked values, found one in row "
             f"{np.argwhere(np.ma.getmaskarray(array))[0, 0]}; drop such rows, or fill them"
         )
-
-
-def joined_rows(former: Rows, new: Rows) -> Rows:
-    """Return inputs, labels and weights of two parts together; rows without weights weigh one."""
-    (X, y, weights), (more, labels, others) = former, new
-    if is_frame(X) and is_frame(more):
-        X = joined_frames(X, more)
-    elif hasattr(X, "tocsr"):
-        X = vstack([X.tocsr(), more.tocsr()], format="csr")
-    else:
-        X = np.concatenate([X, more])
-    if weights is not None or others is not None:
-        each = (weights, y), (others, labels)
-        weights = np.concatenate([np.ones(len(of)) if w is None else w for w, of in each])
-    return X, np.concatenate([y, labels]), weights
 
 
 def _named(estimator: Any, X: Any, reset: bool) -> Any:

@@ -1,5 +1,6 @@
 """Estimators of sparse models: row weights, and fits that go on with new rows."""
 
+import logging
 from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
@@ -8,14 +9,17 @@ import numpy as np
 
 from sparsegp.data import as_table, effective_rows
 from sparsegp.data.frames import is_frame
-from sparsegp.errors import SettingsError
+from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.estimator.base import GPEstimator
+from sparsegp.estimator.first_rows import GROWTH, MOST_ROWS, FirstRows
 from sparsegp.estimator.parameters import named_settings
-from sparsegp.estimator.rows import Rows, dask_context, is_lazy, joined_rows, training_data
+from sparsegp.estimator.rows import dask_context, is_lazy, training_data
 from sparsegp.fit.update import FEW_ROWS, update
 from sparsegp.settings import TrainSettings
 from sparsegp.settings.sparse import DEFAULT_N_ACTIVE
 from sparsegp.types import Labels
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -44,36 +48,47 @@ class SparseEstimator(GPEstimator):
         KeyboardInterrupt
             On SIGTERM or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
         """
-        self._first_rows: Rows | None = None
-        return self._fit(X, y, sample_weight)
+        self._fit(X, y, sample_weight)
+        self._first_rows: FirstRows | None = None
+        return self
 
     def _fit_in_parts(
-        self, X: Any, y: Any, sample_weight: Any, known: Labels | None = None
+        self, X: Any, y: Any, sample_weight: Any, classes: Labels | None = None
     ) -> Self:
         """Fit to the first rows, or go on with new ones.
 
-        Up to `FEW_ROWS` rows are kept, and the next call fits them again with its own: what few
-        rows choose would be wrong for ever. Rows of dask are not kept.
+        Rows are kept while they are too few, since what they choose would be wrong for ever, and
+        fitted again with those of later calls. Rows of dask are not kept.
         """
         is_first = not hasattr(self, "model_")
         former = None if is_first else getattr(self, "_first_rows", None)
-        if is_first and is_lazy(X):
-            return self._fit(X, y, sample_weight, known)
-        if not is_first and (former is None or is_lazy(X)):
+        if is_lazy(X) or not (is_first or former):
+            how = self._fit if is_first else self._update
+            how(X, y, sample_weight, classes)
             self._first_rows = None
-            return self._update(X, y, sample_weight)
+            return self
         inputs, labels = training_data(self, X, y, reset=is_first)
-        rows = (X if is_frame(X) else inputs), labels, sample_weight
-        rows = rows if former is None else joined_rows(former, rows)
-        self._fit(*rows, known, again=not is_first)
-        self._first_rows = deepcopy(rows) if len(rows[1]) < FEW_ROWS else None
+        require_known(labels, classes)
+        as_table(inputs, labels, sample_weight)  # raises an error that counts the new rows alone
+        rows = FirstRows(X if is_frame(X) else inputs, labels, sample_weight)
+        rows = rows if former is None else former.joined(rows)
+        lack = rows.lack(classes)
+        if lack and former and FEW_ROWS <= len(rows.y) < GROWTH * former.n_fitted:
+            self._update(X, y, sample_weight, classes)
+        else:
+            self._fit(rows.X, rows.y, rows.weights, classes, again=not is_first)
+            rows = rows._replace(n_fitted=len(rows.y))
+        if lack and len(rows.y) >= MOST_ROWS:
+            logger.warning("too few %s in the first %d, which chose the kernel", lack, len(rows.y))
+        self._first_rows = deepcopy(rows) if lack and len(rows.y) < MOST_ROWS else None
         return self
 
-    def _update(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _update(self, X: Any, y: Any, sample_weight: Any, classes: Labels | None = None) -> Self:
         """Update the model with new rows only; the active set grows up to `n_active`."""
         client = self._find_client(X)
         with dask_context(X, self.client), self._in_own_words():
             X, y = training_data(self, X, y, reset=False)
+            require_known(y, classes)
             table = as_table(X, y, sample_weight)
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
             known = table.encoded_for(self.model_)
@@ -81,6 +96,16 @@ class SparseEstimator(GPEstimator):
             size = max(self.n_active_, min(wanted, self.n_active_ + n_new))
             model = update(self.model_, table, n_active=size, runtime=self._runtime(client))
         return self._set_fitted(model, getattr(self, "classes_", np.empty(0)), client)
+
+
+def require_known(y: Labels, classes: Labels | None) -> None:
+    """Raise a `DataError` if a label is none of the classes; None in a regression."""
+    known = set(y.tolist() if classes is None else classes.tolist())
+    if unknown := [label for label in y.tolist() if label not in known]:
+        raise DataError(
+            f"labels must be among the classes of the first call, {sorted(known)}, found "
+            f"{quoted(unknown[0])}; for new classes fit all rows together"
+        )
 
 
 def has_posterior_all(estimator: Any) -> bool:

@@ -169,7 +169,10 @@ def test_columns_that_a_model_leaves_out_may_stay(header, tmp_path):
             assert said in invoke("evaluate", run, rows, "--drop", name, code=2).stderr
 
 
-@pytest.mark.parametrize("command", [("predict", "--out", "p.csv", "--force"), ("evaluate",)])
+@pytest.mark.parametrize(
+    "command",
+    [("predict", "--out", "p.csv", "--force"), pytest.param(("evaluate",), marks=pytest.mark.slow)],
+)
 def test_progress_is_shown_on_a_terminal(command, trained, files, tmp_path):
     name, *rest = command
     words = ("-m", "sparsegp", name, trained, files / "pair.npz", *rest)

@@ -49,7 +49,11 @@ def paused(start, clusters, folder, *options, **how):
 
 @pytest.mark.parametrize(
     ("number", "options"),
-    [(signal.SIGTERM, ()), (signal.SIGINT, ()), (signal.SIGINT, ("--quiet", "--workers", 2))],
+    [
+        (signal.SIGTERM, ()),
+        (signal.SIGINT, ()),
+        pytest.param(signal.SIGINT, ("--quiet", "--workers", 2), marks=pytest.mark.slow),
+    ],
 )
 def test_stopped_and_resumed(number, options, start, clusters, uninterrupted, tmp_path):
     """Signals reach the workers too; the run goes on in threads."""

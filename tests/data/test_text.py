@@ -229,6 +229,21 @@ def test_a_named_column_that_numbers_the_rows(numbers, is_told, tmp_path, caplog
     assert ("numbers its rows in the input row; give `id_column` row" in caplog.text) == is_told
 
 
+@pytest.mark.parametrize(
+    ("name", "step", "is_told"),
+    [
+        *(("id", 7, True), ("Shop ID", 7, True), ("shopId", 7, True), ("id", 6, False)),
+        *(("paid", 7, False), ("width", 7, False), ("idle", 7, False)),
+    ],
+)
+def test_a_column_with_the_name_of_an_id(name, step, is_told, tmp_path, caplog):
+    numbers = np.arange(60) * step % 60  # all different if the step is prime to 60
+    table = pd.DataFrame({"a": np.arange(60) % 7, name: numbers, "y": np.arange(60) % 2})
+    table.to_csv(tmp_path / "a.csv", index=False)
+    open_dataset(tmp_path / "a.csv")
+    assert ("numbers its rows in the input " in caplog.text) == is_told
+
+
 def test_what_is_given(tmp_path):
     rows = "".join(f"{n:05d},{n % 7},{n % 2},k{n}\n" for n in range(40))
     text = "zip,x,y,key\n" + rows

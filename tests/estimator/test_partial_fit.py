@@ -2,11 +2,13 @@
 
 import pickle
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 from sparsegp import SparseGPClassifier, SparseGPRegressor
@@ -83,7 +85,7 @@ def test_numbers(searching):
     X = rng.uniform(-2.0, 2.0, size=(900, 2))
     y = 100.0 + 10.0 * np.sin(2.0 * X[:, 0]) + rng.normal(size=900)
     regressor = SparseGPRegressor(n_active=60, n_jobs=1)
-    for part in np.array_split(np.arange(600), 3):
+    for part in np.split(np.arange(600), [50, 350]):
         regressor.partial_fit(X[part], y[part])
     assert regressor.n_active_ == 60
     assert (regressor.active_indices_ < 600).all()
@@ -94,9 +96,6 @@ def test_numbers(searching):
     assert hasattr(SparseGPRegressor(kernel="10*rbf"), "partial_fit")
     with pytest.raises(ValueError, match="features"):
         regressor.partial_fit(X[:, :1], y)
-    few = SparseGPRegressor(n_active=20, n_jobs=1).partial_fit(X[:50], y[:50])
-    before = few.score(X[600:], y[600:])
-    assert few.partial_fit(X[50:600], y[50:600]).score(X[600:], y[600:]) > before
 
 
 @pytest.mark.parametrize("first", [1, 3, 20])
@@ -133,3 +132,92 @@ def test_the_first_rows_are_fitted_together(kind):
     assert fitted.partial_fit(kind(more), labels).active_indices_.max() > 120
     fitted.partial_fit(kind(more[:50]), labels[:50])  # all rows before are represented
     assert fitted.model_.report["rows"] == 370
+
+
+@pytest.mark.parametrize("parts", [2, 9])
+def test_classes_may_come_one_after_the_other(parts):
+    """What rows of one class choose would last for ever: ten times the NLPP of all at once."""
+    (X, y), new = stripes(0, 1000), stripes(9, 1000)
+    found = classifier()
+    for part in np.array_split(np.argsort(y, kind="stable"), parts):
+        found.partial_fit(X[part], y[part], classes=np.unique(y))
+    nlpp = [
+        log_loss(new[1], each.predict_proba(new[0])) for each in (found, classifier().fit(X, y))
+    ]
+    assert nlpp[0] < 1.2 * nlpp[1]
+
+
+@pytest.mark.parametrize("are_copies", [True, False])
+def test_copies_and_rows_without_weight_are_too_few(are_copies):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * rng.normal(size=1000)
+    first = np.resize(np.arange(6), 400) if are_copies else np.arange(400)
+    weights = np.ones(400) if are_copies else (np.arange(400) < 6).astype(float)
+    regressor = SparseGPRegressor(kernel="10*rbf", n_active=100, n_jobs=1)
+    regressor.partial_fit(X[first], y[first], weights)
+    regressor.partial_fit(X[400:800], y[400:800])
+    rows = np.r_[first, 400:800]
+    whole = clone(regressor).fit(X[rows], y[rows], np.r_[weights, np.ones(400)])
+    assert_array_equal(regressor.predict(X), whole.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (csr_matrix, np.asarray),
+        (np.asarray, csr_matrix),
+        (named, np.asarray),
+        (named, csr_matrix),
+        (named, lambda X: named(X).astype(str)),
+    ],
+)
+def test_new_rows_take_the_form_of_the_first(first, then):
+    (X, y), labels = stripes(0, 200), ["left", "middle", "right"]
+    expected, found = classifier(), classifier()
+    for part in (slice(100), slice(100, 200)):
+        form = then if part.start else first
+        expected.partial_fit(first(X[part]), y[part], classes=labels)
+        found.partial_fit(form(X[part]), y[part], classes=labels)
+    new = first(stripes(9)[0])
+    assert_allclose(found.predict_proba(new), expected.predict_proba(new), rtol=1e-9)
+    assert hasattr(found, "feature_names_in_") == hasattr(expected, "feature_names_in_")
+
+
+def test_times_in_words_are_times():
+    times = pd.date_range("2020-01-01", periods=200, freq="37h")
+    frame, y = pd.DataFrame({"t": times}), times.day_of_week < 3
+    found = classifier().partial_fit(frame[:100], y[:100], classes=[False, True])
+    found.partial_fit(frame[100:].astype(str), y[100:])
+    assert found.score(frame, y) > 0.9
+
+
+FEW = np.zeros((3, 3))
+
+
+@pytest.mark.parametrize("n", [50, 350])
+@pytest.mark.parametrize(
+    ("X", "y", "weights", "said"),
+    [
+        (FEW, ["left", "middle", "up"], None, "labels must be among the classes of the first call"),
+        (da.from_array(FEW), ["left", "middle", "up"], None, "labels must be among the classes"),
+        (FEW, ["left"] * 3, [1.0, 1.0], r"3 rows and weights of shape \(2,\)"),
+        (FEW, ["left"] * 3, [1.0, -1.0, 1.0], "in row 1"),
+        (FEW[:, :1], ["left"] * 3, None, "1 feature"),
+    ],
+)
+def test_refused_rows_change_nothing(n, X, y, weights, said):
+    (rows, labels), new = stripes(0, n), stripes(1, 60)
+    found, expected = (classifier().partial_fit(rows, labels, np.unique(labels)) for _ in range(2))
+    with pytest.raises(ValueError, match=said):
+        found.partial_fit(X, y, sample_weight=weights)
+    found.partial_fit(*new)
+    assert_array_equal(found.predict_proba(rows), expected.partial_fit(*new).predict_proba(rows))
+
+
+def test_a_class_without_rows_is_warned_of(monkeypatch, caplog):
+    monkeypatch.setattr("sparsegp.estimator.sparse.MOST_ROWS", 500)
+    X, y = stripes(0, 600)
+    classifier().partial_fit(X, y, classes=["left", "middle", "right", "up"])
+    assert "too few rows of class 'up' in the first 600, which chose the kernel" in caplog.text

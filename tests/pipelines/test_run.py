@@ -183,7 +183,10 @@ def test_errors_are_one_line(written, arguments, monkeypatch, capsys):
 CHANGES = """
     seeds=1 settings.n_active=20 methods.*.n_active=20 methods.*.on.*.n_active=20
     settings.report_every=10 table.n_active=[-1] settings.stub_entries=400000
-    settings.virtual.n_active=10 settings.major_steps=1 methods.*.major_steps=1 settings.steps=2
+    settings.virtual.n_active=10 settings.major_steps=1 methods.*.major_steps=1
+    settings.steps=20 settings.steps=2
+    methods.importance.method='variational(importance=20,rounds=2)'
+    methods.updates.method='variational(importance=20,rounds=2,rise=-1.0,updates=1)'
     settings.kernel_method='variational(importance=20,rounds=2)'
     data.*.settings.kernel_method='variational(importance=20,rounds=2)'
     methods.gibbs.method='gibbs(chains=2,burn_in=20,samples=10,particles=0)'

@@ -188,6 +188,7 @@ def homes(rounds, cluster):
     return [cluster.holder(pid) for pid in rounds.runtime.map_blocks("process")]
 
 
+@pytest.mark.slow
 def test_workers_come_and_go(tmp_path):
     patient = {**SHORT, "rejoin_timeout": PATIENCE, "no_worker_timeout": PATIENCE}
     with (

@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 CHUNK_VALUES = 1 << 18
 """Number of fields that pandas reads at a time."""
 
+ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[dD]")
+"""Pattern of column names such as `id`, `customer_id` and `CustomerID`."""
+
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
 
@@ -53,10 +56,10 @@ def read_text(name: str, columns: Columns) -> Dataset:
     places = places_of(columns, names, name, layout.header is not None)
     text = Text(name, columns, layout, places)
     values, others = text.values()
-    first = places.inputs.get(0)
-    if columns.names is None and first is not None and ascends(values[0], first):
-        said = "%s numbers its rows in the input %s; give `id_column` %s, or `drop` %s"
-        logger.warning(said, name, *3 * [shlex.quote(first)])
+    for place, each in places.inputs.items() if columns.names is None else ():
+        if numbers_rows(values[place], each, place):
+            said = "%s numbers its rows in the input %s; give `id_column` %s, or `drop` %s"
+            logger.warning(said, name, *3 * [shlex.quote(each)])
     frame = Frame.of(values[[*places.inputs]].rename(columns=places.inputs), name)
     beside = {
         names[place]: text.labels(place, texts, place == places.id)
@@ -66,17 +69,20 @@ def read_text(name: str, columns: Columns) -> Dataset:
     return Dataset(replace(table, missing=columns.markers))
 
 
-def ascends(values: Any, name: str) -> bool:
-    """Return whether a column looks like an index of rows, whole numbers in ascending order.
+def numbers_rows(values: Any, name: str, place: int) -> bool:
+    """Return whether a column looks like numbers of the rows: whole ones, no two of them the same.
 
-    If it has a name, they must follow each other without a gap, and from 0 or 1.
+    The first column must ascend, and without a gap from 0 or 1 if it has a name; that of an id, in
+    any place, says enough.
     """
-    if values.dtype.kind != "i":
+    if values.dtype.kind != "i" or len(values) < 2 or not values.is_unique:
         return False
+    if ID.fullmatch(name):
+        return True
     steps = values.diff()[1:]
-    if name == f"{UNNAMED}0":
-        return bool((steps > 0).all())
-    return bool((steps == 1).all()) and len(values) > 1 and values.iloc[0] in (0, 1)
+    if name == f"{UNNAMED}{place}":
+        return place == 0 and bool((steps > 0).all())
+    return place == 0 and bool((steps == 1).all()) and values.iloc[0] in (0, 1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,71 @@
+"""First rows of `partial_fit`: kept until there are enough to choose a kernel and its variance."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse, vstack
+
+from sparsegp.data.frames import as_pandas, is_frame, joined_frames
+from sparsegp.fit.update import FEW_ROWS
+from sparsegp.types import Labels
+
+MOST_ROWS, MIN_OTHERS = 10_000, 10
+"""Number of rows from which no more are kept; fewest rows of a class, or of unusual targets."""
+
+GROWTH = 1.5
+"""Growth of more than `FEW_ROWS` kept rows after which all are fitted again."""
+
+
+class FirstRows(NamedTuple):
+    """Inputs (n, p), labels (n,) and row weights (n,), or None; how many the last fit had."""
+
+    X: Any
+    y: Labels
+    weights: Any = None
+    n_fitted: int = 0
+
+    def joined(self, new: "FirstRows") -> "FirstRows":
+        """Return these rows and new ones, in the form of these."""
+        X, weights = self.X, None
+        if issparse(X):
+            parts: list[Any] = [X, csr_matrix(new.X)]
+            X = vstack(parts, format="csr")
+        else:
+            more = new.X.toarray() if hasattr(new.X, "toarray") else new.X
+            X = joined_frames(X, more) if is_frame(X) else np.concatenate([X, np.asarray(more)])
+        if self.weights is not None or new.weights is not None:
+            weights = np.concatenate([self.counts, new.counts])
+        return FirstRows(X, np.concatenate([self.y, new.y]), weights, self.n_fitted)
+
+    @property
+    def counts(self) -> Any:
+        """Weight of each row, (n,)."""
+        return np.ones(len(self.y)) if self.weights is None else np.asarray(self.weights)
+
+    def lack(self, classes: Labels | None) -> str:
+        """Return what the rows of positive weight have too few of, "" if nothing.
+
+        Parameters
+        ----------
+        classes : array (K,), optional
+            All classes; without them targets are numbers.
+        """
+        chosen = self.counts > 0.0
+        found, counts = np.unique(self.y[chosen], return_counts=True)
+        if classes is None:
+            if counts.sum() - counts.max(initial=0) < MIN_OTHERS:
+                return "different targets"
+        else:
+            of = dict(zip(found.tolist(), counts.tolist(), strict=True))
+            rare = [each for each in classes.tolist() if of.get(each, 0) < MIN_OTHERS]
+            if rare:
+                return f"rows of class {rare[0]!r}"
+        return "" if len(self.y) >= MOST_ROWS or self._has_many(chosen) else "rows"
+
+    def _has_many(self, chosen: Any) -> bool:
+        """Return whether `FEW_ROWS` of the chosen rows differ."""
+        if issparse(self.X):
+            return int(chosen.sum()) >= FEW_ROWS
+        if is_frame(self.X):
+            return int((~as_pandas(self.X)[chosen].duplicated()).sum()) >= FEW_ROWS
+        return len(np.unique(self.X[chosen], axis=0)) >= FEW_ROWS
