@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
 from itertools import chain, islice
+from math import isnan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
@@ -168,7 +169,7 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
         return {
             "rows": rows,
             "mse": f"{evaluation.mse:.5g}",
-            "r2": f"{evaluation.r2:.4f}",
+            "r2": "undefined" if isnan(evaluation.r2) else f"{evaluation.r2:.4f}",
             "nlpp": nlpp,
             "coverage": f"{percent(evaluation.coverage)} of the 95 % intervals",
         }

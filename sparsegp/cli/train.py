@@ -197,7 +197,7 @@ def headline(record: dict[str, Any], evaluation: "Evaluation | RegressionEvaluat
         return f"nlpp {nlpp:.4f} nats {rows} (optimistic)"
     rows = plural(record["n"], "test row")
     if "r2" in record:
-        return f"r2 {record['r2']:.4f} on {rows}"
+        return f"r2 {figures(evaluation)['r2']} on {rows}"
     return f"error {percent(record['error'])} on {rows}, nlpp {figures(evaluation)['nlpp']}"
 
 

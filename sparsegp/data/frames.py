@@ -36,12 +36,13 @@ def by_row(row: int, column: Any) -> str:
 
 
 LIKE = {
-    "numbers as text: convert them, in pandas by to_numeric": r"(?i:[+-]?\d*\.\d+(e[+-]?\d+)?)",
+    "numbers as text: convert them, in pandas by astype(float)": r"(?i:[+-]?\d*\.\d+(e[+-]?\d+)?)",
     "dates that can be read in more than one way: write them as 2024-12-31": (
         r"\d\d?(/\d\d?/|-\d\d?-|\.\d\d?\.(?=\d{4}))(\d\d){1,2}([T ].*)?"
     ),
     "times of day: write them as numbers such as 13.5, or with the date": r"\d\d?:\d\d(:\d\d)?",
-    "numbers with separators of thousands: remove these": r"[+-]?\d{1,3}([,.' ]\d{3})+([,.]\d+)?",
+    "numbers with separators of thousands: remove these": r"[+-]?\d{1,3}([,.' _]\d{3})+([,.]\d+)?",
+    "numbers with a decimal comma: write a point instead": r"[+-]?\d*,\d+",
     "percentages: remove the percent signs": r"[+-]?[\d.,]+ ?%",
     "amounts of money: remove the currency signs": r"[+-]?([$€£¥] ?[\d.,]+|[\d.,]+ ?[$€£¥])",
     "numbers with a unit: remove the unit": (
@@ -74,11 +75,11 @@ def likeness(words: Sequence[str]) -> str:
 
 def unlikeness(words: Sequence[str]) -> str:
     """Return what words that differ in nearly every row are, and what to do about it."""
+    if found := likeness(words):
+        return found
     if all(map(is_number, words)):
-        return "all others are numbers as text: convert them, in pandas by to_numeric"
-    return likeness(words) or (
-        "a different value in nearly every row: `drop` it, or give it as `id_column`"
-    )
+        return "all others are numbers as text: convert them, in pandas by astype(float)"
+    return "a different value in nearly every row: `drop` it, or give it as `id_column`"
 
 
 def is_number(value: Any) -> bool:

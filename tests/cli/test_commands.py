@@ -125,8 +125,13 @@ def test_regression(files, tmp_path):
     shown = invoke("train", data, "--out", run, *options, *learning, "--report-every", 20).stdout
     for words in ("a regression", "  r2 "):
         assert words in shown
+    with np.load(files / "numbers.npz") as rows:
+        np.savez(tmp_path / "one.npz", X=rows["X_test"][:1], y=rows["y_test"][:1])
     other = tmp_path / "other"
-    shown = invoke("train", files / "only.npz", "--out", other, *options).stdout
+    test = ("--test", tmp_path / "one.npz")
+    shown = invoke("train", files / "only.npz", "--out", other, *options, *test).stdout
+    assert shown.startswith("r2 undefined on 1 test row\n")
+    shown = invoke("train", files / "only.npz", "--out", other, *options, "--overwrite").stdout
     assert shown.startswith(f"not tested; sparsegp evaluate {other} FILE measures it on other")
     figures = told("evaluate", run, data)
     assert figures["n"] == 60

@@ -322,7 +322,7 @@ def test_words_that_are_dates_are_taken_for_them():
     with pytest.raises(DataError, match=r"column 'a': .* a different value in nearly every row"):
         Encoding.learn(frame, "T")
     assert Encoding.learn(frame, "T", {"a": "category"}).columns[0].parts
-    with pytest.raises(DataError, match="numbers as text: convert them, in pandas by to_numeric"):
+    with pytest.raises(DataError, match="numbers as text: convert them, in pandas by astype"):
         Encoding.learn(frame.assign(a=frame["b"].astype(str)), "T")
     frame["a"] = [f"n{n % 45}" for n in range(60)]
     assert Encoding.learn(frame, "T").columns[0].kind == "category"

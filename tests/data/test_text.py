@@ -141,6 +141,8 @@ def test_dates(words, tmp_path):
         (lambda n: f"0{1 + n % 9}.0{1 + n // 9 % 9}.2024 10:00", "dates that can be read in more"),
         (lambda n: f"{n % 24:02d}:{n // 24 % 60:02d}", "times of day: write them as numbers"),
         (lambda n: f'"8,{n:03d}.23"', "numbers with separators of thousands: remove"),
+        (lambda n: f"8_{n:03d}", "numbers with separators of thousands: remove"),
+        (lambda n: f'"1,{n}"', "numbers with a decimal comma: write a point instead"),
         (lambda n: f"{n}.1%", "percentages: remove the percent signs"),
         (lambda n: f"${n}.50", "amounts of money: remove the currency signs"),
         (lambda n: f"{n} kg", "numbers with a unit: remove the unit"),
@@ -215,7 +217,7 @@ def test_a_column_that_numbers_the_rows(tmp_path, caplog):
     open_dataset(tmp_path / "b.csv")
     assert not caplog.text
     open_dataset(tmp_path / "a.csv")
-    assert "give `id_column` 'unnamed 0', or `drop` 'unnamed 0'" in caplog.text
+    assert "in the input 'unnamed 0'; give it as `id_column`, or `drop` it" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_a_named_column_that_numbers_the_rows(numbers, is_told, tmp_path, caplog
     table = pd.DataFrame({"row": numbers, "a": np.arange(60) % 7, "y": np.arange(60) % 2})
     table.to_csv(tmp_path / "a.csv", index=False)
     open_dataset(tmp_path / "a.csv")
-    assert ("numbers its rows in the input row; give `id_column` row" in caplog.text) == is_told
+    assert ("numbers its rows in the input row; give it as" in caplog.text) == is_told
 
 
 @pytest.mark.parametrize(
@@ -242,6 +244,14 @@ def test_a_column_with_the_name_of_an_id(name, step, is_told, tmp_path, caplog):
     table.to_csv(tmp_path / "a.csv", index=False)
     open_dataset(tmp_path / "a.csv")
     assert ("numbers its rows in the input " in caplog.text) == is_told
+
+
+@pytest.mark.parametrize(("start", "is_told"), [(2**60, True), (2**53 - 40, False)])
+def test_numbers_with_more_digits_than_count(start, is_told, tmp_path, caplog):
+    rows = [f"{start + 7 * i % 40},{i % 3},{i % 2}" for i in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,y", *rows]))
+    open_dataset(tmp_path / "a.csv")
+    assert ("numbers with more digits than count in the input a; " in caplog.text) == is_told
 
 
 def test_what_is_given(tmp_path):

@@ -39,6 +39,9 @@ CHUNK_VALUES = 1 << 18
 ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[dD]")
 """Pattern of column names such as `id`, `customer_id` and `CustomerID`."""
 
+EXACT = 2**53
+"""Whole number up to which all have a float of their own."""
+
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
 
@@ -57,9 +60,11 @@ def read_text(name: str, columns: Columns) -> Dataset:
     text = Text(name, columns, layout, places)
     values, others = text.values()
     for place, each in places.inputs.items() if columns.names is None else ():
+        how = f"input {shlex.quote(each)}; give it as `id_column`, or `drop` it"
         if numbers_rows(values[place], each, place):
-            said = "%s numbers its rows in the input %s; give `id_column` %s, or `drop` %s"
-            logger.warning(said, name, *3 * [shlex.quote(each)])
+            logger.warning("%s numbers its rows in the %s", name, how)
+        elif values[place].dtype.kind in "iu" and values[place].abs().max() > EXACT:
+            logger.warning("%s has numbers with more digits than count in the %s", name, how)
     frame = Frame.of(values[[*places.inputs]].rename(columns=places.inputs), name)
     beside = {
         names[place]: text.labels(place, texts, place == places.id)
