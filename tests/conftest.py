@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: matrices of tests are small
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or processes of tests compile the package anew
 
 import numpy as np
 import pytest

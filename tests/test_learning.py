@@ -23,7 +23,7 @@ REGRESSION = {
     "likelihood": "gaussian",
     "major_steps": 6,
 }
-NOISELESS = {**BINARY, "hyperprior": "", "calibration": "none", "kernel": "10*rbf"}
+NOISELESS = {**BINARY, "hyperprior": "", "calibration": "none", "kernel": "10*rbf", "n_active": 32}
 MODELS = {"binary": BINARY, "a set a class": PAIRS, "one set": SHARED}
 
 STRATEGIES = ("constant", "hybrid", "exact")

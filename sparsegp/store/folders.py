@@ -43,8 +43,12 @@ class Directory:
     def sizes(self) -> dict[str, int]:
         """Return the sizes in bytes of all files by name, without unfinished ones."""
         found = {}
-        with store_errors("list", self), suppress(FileNotFoundError, NotADirectoryError):
-            for entry in os.scandir(self.path):
+        with (
+            store_errors("list", self),
+            suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(self.path) as entries,
+        ):
+            for entry in entries:
                 with suppress(FileNotFoundError):
                     found[entry.name] = entry.stat(follow_symlinks=False).st_size
         return {name: size for name, size in found.items() if not _UNFINISHED.fullmatch(name)}
