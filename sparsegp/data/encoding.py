@@ -7,23 +7,22 @@
   few), and those beyond the most frequent (30 to 300 of them, see kinds.py). Missing values are a
   level. A level not seen in training counts as rare or, if no level was rare, as no level.
 - A category with more than 30 levels also has columns with a random code for each rare level, so
-  that a kernel tells them apart at the price of a few columns. Mean labels of levels do so too, but
-  even if they are those of other rows they tell something about a row's own label.
+  that a kernel tells them apart at the price of a few columns; or, if there are more than 1000 rare
+  levels, the mean labels of these (means.py).
 - A date is encoded as its year, and sine and cosine of the day of the year, the day of the week and
   the hour; as many of them as vary. A missing date has the median year, and zeros otherwise.
 - Columns without information (all values missing, or all the same) are left out.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sparsegp.data.column import KINDS, MEAN, MISSING, NUMBERS, RARE, Column
 from sparsegp.data.frames import (
     MAX_NAMES,
     Frame,
@@ -33,7 +32,6 @@ from sparsegp.data.frames import (
     column_places,
     frame_names,
     in_pandas,
-    likeness,
     refuse,
     require_distinct,
     unreadable,
@@ -42,134 +40,10 @@ from sparsegp.errors import DataError
 from sparsegp.lists import join_first, plural, quote_if_needed
 from sparsegp.types import Booleans, Doubles, Integers
 
-NUMBERS = ("number", "whole number")
-"""Kinds of columns that may need no encoding."""
-KINDS = (*NUMBERS, "truth", "category", "date")
-DROP = "drop"
-"""Given in place of a kind for a column to leave out."""
-RARE, MISSING = ": rare", " missing"
-"""Suffixes of the names of encoded columns; for a level it is "=" and the level."""
-CODE_PARTS, CODE_STEP = tuple(f": code {bit}" for bit in range(16)), 0.25
-"""Suffixes of the columns of the codes of other levels, and the value of a bit that is set: the sum
-of absolute differences of two codes is then, on average, that of the indicators of two levels."""
+OwnMeans: TypeAlias = Callable[[Any, Column, Any], Doubles]
+
 
 logger = logging.getLogger(__name__)
-
-
-def code(level: str) -> NDArray[np.uint8]:
-    """Return the bits of a hash of a level, which depend on nothing else, (len(CODE_PARTS),)."""
-    digest = blake2b(
-        level.encode("utf-8", "surrogatepass"), digest_size=len(CODE_PARTS) // 8
-    ).digest()
-    return np.unpackbits(np.frombuffer(digest, np.uint8))
-
-
-@dataclass(frozen=True)
-class Column:
-    """An input column of the training rows, and its encoding.
-
-    Parameters
-    ----------
-    name, kind : str
-        Its name, and one of `KINDS`.
-    parts : tuple of str
-        Suffixes of the names of its encoded columns; empty if it is left out.
-    missing : float
-        Fraction of the training rows where it is missing.
-    fill : float
-        Replaces a missing number, or the year of a missing date.
-    levels, counts : tuple
-        For a category: its frequent levels and their numbers of rows.
-    rare : tuple of str or None
-        Its other levels; None if there are too many to store.
-    note : str
-        Why it is left out.
-    form : str
-        Date format, or "words", if it held dates or truth values as text in training.
-    """
-
-    name: str
-    kind: str
-    parts: tuple[str, ...] = ()
-    missing: float = 0.0
-    fill: float = 0.0
-    levels: tuple[str, ...] = ()
-    counts: tuple[int, ...] = ()
-    rare: tuple[str, ...] | None = ()
-    note: str = ""
-    form: str = ""
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Column":
-        """Create a column from the result of `asdict`."""
-        lists = {name: tuple(each) for name, each in values.items() if isinstance(each, list)}
-        return cls(**{**values, **lists})
-
-    def encode(self, series: Any) -> Doubles:
-        """Encode the values of some rows, (n, parts); NaN where a value is unreadable."""
-        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
-
-        if self.kind == "category":
-            return self._by_place()[self.places(series)]
-        missing = series.isna().to_numpy(bool)
-        if self.kind == "date":
-            year, *others = kinds.dates(series, self.form).T
-            values = {kinds.YEAR: np.where(missing, self.fill, year)}
-            for (name, period), part in zip(kinds.CIRCLES.items(), others, strict=True):
-                angle = 2.0 * np.pi * part / period
-                values[f": {name} (sin)"] = np.where(missing, 0.0, np.sin(angle))
-                values[f": {name} (cos)"] = np.where(missing, 0.0, np.cos(angle))
-        else:
-            values = {"": np.where(missing, self.fill, kinds.numbers(series, self.kind))}
-        values[MISSING] = missing
-        return np.column_stack([values[part] for part in self.parts]).astype(np.float64, copy=False)
-
-    @property
-    def doubt(self) -> str:
-        """What most levels look like, other than a category, and what to do about it."""
-        levels = (*self.levels, *(self.rare or ()))
-        what = likeness(levels) if self.kind == "category" else ""
-        return what and f"{self.name!r}, where {levels[0]!r} and {what}"
-
-    @property
-    def n_places(self) -> int:
-        """Number of values of `places`: one per level, one for unseen levels, one for missing."""
-        return len(self.levels) + len(self.rare or ()) + 2
-
-    def places(self, series: Any) -> Integers:
-        """Map values to indices, (n,): frequent levels, rare levels, unseen levels, missing."""
-        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
-
-        codes, texts = kinds.texts(series)
-        known = {level: place for place, level in enumerate((*self.levels, *(self.rare or ())))}
-        unseen, gap = self.n_places - 2, self.n_places - 1
-        return np.array([*(known.get(text, unseen) for text in texts), gap])[codes]
-
-    def _by_place(self) -> Doubles:
-        """Return the encoded values for each index of `places`, (n_places, parts)."""
-        gap = MISSING if MISSING in self.parts else RARE
-        ends = [*(f"={level}" for level in self.levels), RARE, gap]
-        unlike = np.array([[end == part for part in self.parts] for end in ends], np.float64)
-        n_rare = self.n_places - len(self.levels) - 1  # and one not seen
-        table = np.repeat(unlike, [1] * len(self.levels) + [n_rare, 1], axis=0)
-        if self.parts[-1:] == CODE_PARTS[-1:]:
-            for place, level in enumerate(self.rare or (), len(self.levels)):
-                table[place, -len(CODE_PARTS) :] = CODE_STEP * code(level)
-        return table
-
-    def news(self, series: Any) -> tuple[int, str]:
-        """Count the rows unlike those of training, and return one of their new levels, if any.
-
-        These are rows with new levels of a category and, if training rows had none, with missing
-        values.
-        """
-        gaps = series.isna().to_numpy(bool) & (self.missing == 0.0)
-        if self.kind != "category":
-            return int(gaps.sum()), ""
-        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
-
-        new = (self.places(series) == self.n_places - 2) & (self.rare is not None)
-        return int((new | gaps).sum()), next(iter(kinds.texts(series[new])[1]), "")
 
 
 @dataclass(frozen=True)
@@ -192,6 +66,7 @@ class Encoding:
         if not (
             all(isinstance(text, str) for text in texts)
             and np.isfinite(fills).all()
+            and all(column.has_sound_means for column in self.columns)
             and {column.kind for column in self.columns} <= {*KINDS}
             and len(set(self.all)) == len(self.all)
         ):
@@ -262,7 +137,8 @@ class Encoding:
     @property
     def scales(self) -> tuple[str, ...]:
         """For each encoded column, the name of its length scale, (p,); levels share one."""
-        return tuple(c.name + part * (c.kind != "category") for c, part in self._parts)
+        own = [c.kind != "category" or part.startswith(MEAN) for c, part in self._parts]
+        return tuple(c.name + part * some for (c, part), some in zip(self._parts, own, strict=True))
 
     @property
     def shared(self) -> Integers:
@@ -274,8 +150,9 @@ class Encoding:
     @property
     def indicates(self) -> Booleans:
         """Whether each encoded column is an indicator, or of a code, and stays unscaled; (p,)."""
-        ends = [c.kind in {"category", "truth"} or part == MISSING for c, part in self._parts]
-        return np.array(ends, bool)
+        both = [(c.kind, part) for c, part in self._parts]
+        found = [kind in {"category", "truth"} or part == MISSING for kind, part in both]
+        return np.array(found, bool) & [not part.startswith(MEAN) for _, part in both]
 
     @property
     def is_plain(self) -> bool:
@@ -285,7 +162,7 @@ class Encoding:
         """
         return all(c.kind in NUMBERS and not (c.missing or c.form) for c in self.columns)
 
-    def apply(self, frame: Any, source: str) -> Any:
+    def apply(self, frame: Any, source: str, own: OwnMeans | None = None) -> Any:
         """Encode rows: immediately for a data frame in memory, else lazily.
 
         Warns about levels and missing values that training rows did not have, unless rows are lazy.
@@ -296,6 +173,9 @@ class Encoding:
             Must have the columns `inputs`, in any order; others are ignored.
         source : str
             Where the rows come from, for messages.
+        own : callable, optional
+            Returns the means (n, q) for the rows of a part, its column and the values of this, in
+            place of those for new rows.
 
         Returns
         -------
@@ -309,12 +189,12 @@ class Encoding:
         frame = as_pandas(frame)
         if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
             self._warn_of_news([frame], source)
-            return self._encoded(frame, 0, source=source)
+            return self._encoded(frame, 0, source=source, own=own)
         frame = Frame.of(frame, source)
         if not any(hasattr(part, "dask") for part in frame.parts):
             self._warn_of_news(frame.parts, source)
-        rows = partial(self._encoded, source=source, where=frame.where, of_file=frame.of_file)
-        return frame.rows(rows, len(self.names), np.float64)
+        how: Any = {"source": source, "where": frame.where, "of_file": frame.of_file, "own": own}
+        return frame.rows(partial(self._encoded, **how), len(self.names), np.float64)
 
     def _encoded(
         self,
@@ -324,11 +204,14 @@ class Encoding:
         source: str,
         where: Where = by_row,
         of_file: bool = False,
+        own: OwnMeans | None = None,
     ) -> Doubles:
         """Encode the rows of one part, (n, p); `start` is the index of its first row."""
         X, first, faults = np.empty((len(frame), len(self.names))), 0, []
         for column, series in self._columns_of(frame, source):
             values = column.encode(series)
+            if own is not None and column.means:
+                values[:, -len(column.means[0]) :] = own(frame, column, series)
             X[:, first : first + len(column.parts)] = values
             first += len(column.parts)
             if column.kind != "category" and not np.isfinite(values).all():
@@ -349,8 +232,8 @@ class Encoding:
                 gaps.append(f"{quote_if_needed(column.name)} in {plural(n, 'row')}")
             elif n:
                 such = f"such as {one!r}" if one else "where it is missing"
-                treated = "rare" if RARE in column.parts else "no level"
-                if len(column.parts) == 1 and RARE not in column.parts:  # of two levels, or a gap
+                treated = "rare" if RARE in column.parts or column.means else "no level"
+                if len(column.parts) == 1 and treated != "rare":  # of two levels, or a gap
                     treated = repr(column.levels[0])
                 found = f"{column.name!r} ({plural(n, 'row')}, {such})"
                 levels.append(f"{found} are treated as {treated}")

@@ -227,23 +227,6 @@ def as_pandas(X: Any) -> Any:
     return X.to_pandas() if hasattr(X, "to_pandas") else X
 
 
-def joined_frames(X: Any, more: Any) -> Any:
-    """Return the rows of two data frames in memory, or of one and an array, as one of pandas.
-
-    Words in `more` become the numbers or times that the columns of X hold, where they can.
-    """
-    import pandas as pd  # noqa: PLC0415 - slow to import
-
-    X, more = as_pandas(X), as_pandas(more)
-    more = more.copy() if is_frame(more) else pd.DataFrame(more, columns=X.columns)
-    for name, dtype in X.dtypes.items():
-        convert = {"i": pd.to_numeric, "f": pd.to_numeric, "M": pd.to_datetime}.get(dtype.kind)
-        if convert and more[name].dtype.kind not in "iufM":
-            with suppress(TypeError, ValueError):
-                more[name] = convert(more[name])
-    return pd.concat([X, more], ignore_index=True)
-
-
 def frame_names(X: Any) -> list[str]:
     """Return the column names of a frame; a column without one is named by its position."""
     return [str(name) or f"{UNNAMED}{place}" for place, name in enumerate(X.columns)]

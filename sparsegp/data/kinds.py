@@ -19,7 +19,7 @@ from pandas.api import types
 from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import CODE_PARTS, DROP, KINDS, MISSING, RARE, Column
+from sparsegp.data.column import CODE_PARTS, DROP, KINDS, MISSING, RARE, Column
 from sparsegp.data.frames import Frame, Where, frame_names, refuse, unlikeness, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted

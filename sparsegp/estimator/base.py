@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sparsegp.data import as_table, encode, encode_with
+from sparsegp.data.labels import ROWS_PER_CLASS
 from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.estimator.parameters import (
     n_threads,
@@ -139,9 +140,10 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             X, y = training_data(self, X, y)
             table = as_table(X, y, sample_weight)
             labels = y if table.weights is None else y[table.weights > 0.0]
-            classes = self._find_classes(labels if known is None else known)
             if known is not None:
-                table = replace(table, classes=encode(classes, "classes")[0])
+                labels = np.tile(known, ROWS_PER_CLASS)  # or these may be too many for classes
+                table = replace(table, classes=encode(labels, "classes")[0])
+            classes = self._find_classes(labels)
             settings = self._settings(table.most_rows, len(classes))
             run: dict[str, Any] = {"verbose": self.verbose > 0}
             run |= {} if again else {"out": self.checkpoint_dir, "resume": self.resume}

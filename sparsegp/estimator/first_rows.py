@@ -1,15 +1,16 @@
 """First rows of `partial_fit`: kept until there are enough to choose a kernel and its variance."""
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 
-from sparsegp.data.frames import as_pandas, is_frame, joined_frames
+from sparsegp.data.frames import as_pandas, is_frame, real_numbers
 from sparsegp.fit.update import FEW_ROWS
 from sparsegp.types import Labels
 
-MOST_ROWS, MIN_OTHERS = 10_000, 10
+MOST_ROWS, MIN_OTHERS = 10_000, 50
 """Number of rows from which no more are kept; fewest rows of a class, or of unusual targets."""
 
 GROWTH = 1.5
@@ -26,13 +27,15 @@ class FirstRows(NamedTuple):
 
     def joined(self, new: "FirstRows") -> "FirstRows":
         """Return these rows and new ones, in the form of these."""
-        X, weights = self.X, None
-        if issparse(X):
-            parts: list[Any] = [X, csr_matrix(new.X)]
-            X = vstack(parts, format="csr")
+        X, more, weights = self.X, new.X, None
+        if is_frame(X):
+            from sparsegp.data.joined import joined_frames  # noqa: PLC0415 - loads pandas
+
+            X = joined_frames(as_pandas(X), as_pandas(more) if is_frame(more) else _dense(more))
         else:
-            more = new.X.toarray() if hasattr(new.X, "toarray") else new.X
-            X = joined_frames(X, more) if is_frame(X) else np.concatenate([X, np.asarray(more)])
+            more = real_numbers(more, "X") if is_frame(more) else more
+            both: list[Any] = [X, csr_matrix(more) if issparse(X) else _dense(more)]
+            X = vstack(both, format="csr") if issparse(X) else np.concatenate(both)
         if self.weights is not None or new.weights is not None:
             weights = np.concatenate([self.counts, new.counts])
         return FirstRows(X, np.concatenate([self.y, new.y]), weights, self.n_fitted)
@@ -40,7 +43,7 @@ class FirstRows(NamedTuple):
     @property
     def counts(self) -> Any:
         """Weight of each row, (n,)."""
-        return np.ones(len(self.y)) if self.weights is None else np.asarray(self.weights)
+        return np.asarray(np.ones(len(self.y)) if self.weights is None else self.weights, float)
 
     def lack(self, classes: Labels | None) -> str:
         """Return what the rows of positive weight have too few of, "" if nothing.
@@ -67,5 +70,12 @@ class FirstRows(NamedTuple):
         if issparse(self.X):
             return int(chosen.sum()) >= FEW_ROWS
         if is_frame(self.X):
-            return int((~as_pandas(self.X)[chosen].duplicated()).sum()) >= FEW_ROWS
+            with suppress(TypeError):  # values that are unusable, as the fit will say
+                return int((~as_pandas(self.X)[chosen].duplicated()).sum()) >= FEW_ROWS
+            return False
         return len(np.unique(self.X[chosen], axis=0)) >= FEW_ROWS
+
+
+def _dense(X: Any) -> Any:
+    """Return an array, also of a sparse matrix."""
+    return X.toarray() if hasattr(X, "toarray") else np.asarray(X)

@@ -121,7 +121,7 @@ class SparseGPRegressor(SparseEstimator, Regressor):
         as `fit` does, and the units of the targets; later calls keep them, and with fewer than 300
         new rows the noise variance too. The active set grows up to `n_active`; after that, the rows
         that matter least to the posterior are replaced. The first rows are kept, and fitted again
-        with those of later calls, until there are 300 different ones, ten of them with targets
+        with those of later calls, until there are 300 different ones, 50 of them with targets
         other than the most frequent one.
 
         Parameters

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from sparsegp.data import as_table, effective_rows
+from sparsegp.data import as_table, effective_rows, encode_with
 from sparsegp.data.frames import is_frame
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.estimator.base import GPEstimator
@@ -68,12 +68,12 @@ class SparseEstimator(GPEstimator):
             self._first_rows = None
             return self
         inputs, labels = training_data(self, X, y, reset=is_first)
-        require_known(labels, classes)
         as_table(inputs, labels, sample_weight)  # raises an error that counts the new rows alone
+        labels = among(classes, labels)
         rows = FirstRows(X if is_frame(X) else inputs, labels, sample_weight)
         rows = rows if former is None else former.joined(rows)
         lack = rows.lack(classes)
-        if lack and former and FEW_ROWS <= len(rows.y) < GROWTH * former.n_fitted:
+        if lack and rows.n_fitted >= FEW_ROWS and len(rows.y) < GROWTH * rows.n_fitted:
             self._update(X, y, sample_weight, classes)
         else:
             self._fit(rows.X, rows.y, rows.weights, classes, again=not is_first)
@@ -88,7 +88,7 @@ class SparseEstimator(GPEstimator):
         client = self._find_client(X)
         with dask_context(X, self.client), self._in_own_words():
             X, y = training_data(self, X, y, reset=False)
-            require_known(y, classes)
+            y = among(classes, y)
             table = as_table(X, y, sample_weight)
             wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
             known = table.encoded_for(self.model_)
@@ -98,14 +98,17 @@ class SparseEstimator(GPEstimator):
         return self._set_fitted(model, getattr(self, "classes_", np.empty(0)), client)
 
 
-def require_known(y: Labels, classes: Labels | None) -> None:
-    """Raise a `DataError` if a label is none of the classes; None in a regression."""
-    known = set(y.tolist() if classes is None else classes.tolist())
-    if unknown := [label for label in y.tolist() if label not in known]:
+def among(classes: Labels | None, y: Labels) -> Labels:
+    """Return labels as these classes, or raise a `DataError`; None stands for a regression."""
+    if classes is None:
+        return y
+    codes, unseen = encode_with(classes, y)
+    if unseen:
         raise DataError(
-            f"labels must be among the classes of the first call, {sorted(known)}, found "
-            f"{quoted(unknown[0])}; for new classes fit all rows together"
+            f"labels must be among the classes known so far, {quoted(classes.tolist())}, found "
+            f"{quoted(unseen[0])}; for new classes fit all rows together"
         )
+    return classes[codes]
 
 
 def has_posterior_all(estimator: Any) -> bool:

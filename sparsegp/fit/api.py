@@ -123,7 +123,7 @@ def fit(
     """
     store = run.folder()
     with run.opened() as how:
-        table, found = table.learnt(how["runtime"].scheduler()), None
+        table, found = table.learnt(how["runtime"].scheduler(), settings.is_regression), None
         rows: Table | Prepared = table
         folder = None if scratch is None else path_text("scratch", scratch)
         if folder is not None:  # before a run is overwritten

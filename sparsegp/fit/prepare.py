@@ -22,7 +22,7 @@ from sparsegp.data import (
     summarise,
 )
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.encoding import CODE_PARTS, MISSING, RARE
+from sparsegp.data.column import CODE_PARTS, MEAN, MISSING, RARE
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
@@ -157,7 +157,7 @@ def prepare(
         If there are weights, and the method does not support them.
     """
     scheduler = runtime.scheduler()
-    train = train.learnt(scheduler)
+    train = train.learnt(scheduler, settings.is_regression)
     n_given = count_original_rows(train)
     target: Any
     numbers: Numbers | None
@@ -211,7 +211,8 @@ def columns_of(fitted: Any) -> Columns:
 
     ends = {"category": ("", RARE, *CODE_PARTS), "date": (*chain(*DATE_PARTS),)}
     others = [c.name + end for c in known.columns for end in (*ends.get(c.kind, ("",)), MISSING)]
-    beginnings = [f"{c.name}=" for c in known.columns if c.kind == "category"]
+    of_levels = [c.name for c in known.columns if c.kind == "category"]
+    beginnings = [f"{name}{end}" for name in of_levels for end in ("=", MEAN)]
     return Columns(known.names, known.scales, (*others,), (*beginnings,))
 
 

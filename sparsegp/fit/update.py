@@ -95,7 +95,7 @@ def update(
     new, before = _fitting(model, new.encoded_for(model)), None
     if old is not None:
         before = table_of("old", old, "the old rows")
-        before = _fitting(model, before.encoded_for(model))
+        before = _fitting(model, before.encoded_for(model, model.is_regression))
     run, unknown = RunOptions.among(options)
     if unknown:
         raise SettingsError(f"update has no arguments {', '.join(unknown)}; leave them out")

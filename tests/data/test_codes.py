@@ -7,7 +7,7 @@ import pytest
 
 import sparsegp
 from sparsegp.data import kinds, table_from_frame
-from sparsegp.data.encoding import CODE_PARTS, CODE_STEP
+from sparsegp.data.column import CODE_PARTS, CODE_STEP
 from sparsegp.data.kinds import CODED, INDICATED, MIN_LEVEL_ROWS
 
 N, LEVELS = 1200, 60

@@ -14,7 +14,7 @@ import pytest
 import sparsegp
 from sparsegp.cli.tables import relevances
 from sparsegp.data import Encoding, kinds, open_dataset, table_from_frame
-from sparsegp.data.encoding import CODE_PARTS, Column
+from sparsegp.data.column import CODE_PARTS, Column
 from sparsegp.data.frames import real_numbers
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke

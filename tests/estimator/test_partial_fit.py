@@ -1,6 +1,7 @@
 """`partial_fit`: a fit that goes on with new rows alone."""
 
 import pickle
+import warnings
 
 import dask.array as da
 import numpy as np
@@ -185,6 +186,45 @@ def test_new_rows_take_the_form_of_the_first(first, then):
     assert hasattr(found, "feature_names_in_") == hasattr(expected, "feature_names_in_")
 
 
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix])
+def test_frames_of_other_types_become_arrays(form):
+    (X, y), labels = stripes(0, 120), ["left", "middle", "right"]
+    frame = named(X[60:]).astype({"a": "string", "b": "Float64"}).assign(c=X[60:, 2] > 0.0)
+    with warnings.catch_warnings(action="ignore"):  # of names
+        found = classifier().partial_fit(form(X[:60]), y[:60], labels).partial_fit(frame, y[60:])
+    X[60:, 2] = X[60:, 2] > 0.0
+    expected = classifier().partial_fit(form(X), y, labels)
+    assert_allclose(found.predict_proba(X), expected.predict_proba(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "said"),
+    [
+        (pd.to_datetime(["2024-04-03", "2024-05-06"]), ["03/04/2024", "05/06/2024"], "not a date"),
+        (pd.to_datetime(["2024-04-03", "2024-05-06"]), [1.0, 2.0], "is not a date"),
+        ([1.0, 2.0], pd.to_timedelta([1.0, 2.0], unit="s"), "is not a"),
+        (np.array([1, 2], "uint8"), ["1", ""], "'' is not a number"),
+        ([1.0, 2.0], [[1], [2]], "row 0"),
+    ],
+)
+def test_values_that_a_column_cannot_hold_are_refused(first, then, said):
+    labels = np.arange(40) % 2
+    frames = [pd.DataFrame({"a": pd.Series(each).repeat(20)}) for each in (first, then)]
+    found = classifier().partial_fit(frames[0], labels, classes=[0, 1])
+    with pytest.raises(ValueError, match=said):
+        found.partial_fit(frames[1], labels)
+
+
+def test_many_classes_and_labels_in_words():
+    """Labels are compared as words if only one side consists of words, as elsewhere."""
+    X = np.random.default_rng(0).normal(size=(250, 2))
+    y = np.digitize(X[:, 0], np.linspace(-1.5, 1.5, 24))
+    found = classifier().partial_fit(X[:125], y[:125], classes=range(25))
+    found.partial_fit(X[125:], y[125:].astype(str))
+    expected = classifier().partial_fit(X, y, classes=range(25))
+    assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
+
+
 def test_times_in_words_are_times():
     times = pd.date_range("2020-01-01", periods=200, freq="37h")
     frame, y = pd.DataFrame({"t": times}), times.day_of_week < 3
@@ -200,7 +240,7 @@ FEW = np.zeros((3, 3))
 @pytest.mark.parametrize(
     ("X", "y", "weights", "said"),
     [
-        (FEW, ["left", "middle", "up"], None, "labels must be among the classes of the first call"),
+        (FEW, ["left", "middle", "up"], None, "labels must be among the classes known so far"),
         (da.from_array(FEW), ["left", "middle", "up"], None, "labels must be among the classes"),
         (FEW, ["left"] * 3, [1.0, 1.0], r"3 rows and weights of shape \(2,\)"),
         (FEW, ["left"] * 3, [1.0, -1.0, 1.0], "in row 1"),

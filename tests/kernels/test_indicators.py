@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import approx_fprime
 
-from sparsegp.data.encoding import CODE_STEP
+from sparsegp.data.column import CODE_STEP
 from sparsegp.kernels import parse
 from sparsegp.kernels.absolute import KNOTS
 from sparsegp.kernels.indicators import VALUES

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsegp.data.encoding import KINDS
+from sparsegp.data.column import KINDS
 from sparsegp.data.frames import UNNAMED, Frame, Where, by_row, column_places, listed
 from sparsegp.data.labels import tidy_labels
 from sparsegp.data.table import Table, table_from_frame

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.encoding import NUMBERS
+from sparsegp.data.column import NUMBERS
 from sparsegp.data.frames import UNNAMED, Frame, listed
 from sparsegp.data.labels import labels_from_text, short_strings
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of

@@ -1,0 +1,162 @@
+"""A column of a table and its encoding as numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparsegp.data.frames import likeness
+from sparsegp.types import Doubles, Integers
+
+NUMBERS = ("number", "whole number")
+"""Kinds of columns that may need no encoding."""
+KINDS = (*NUMBERS, "truth", "category", "date")
+DROP = "drop"
+"""Given in place of a kind for a column to leave out."""
+RARE, MISSING = ": rare", " missing"
+"""Suffixes of the names of encoded columns; for a level it is "=" and the level."""
+CODE_PARTS, CODE_STEP = tuple(f": code {bit}" for bit in range(16)), 0.25
+"""Suffixes of the columns of the codes of other levels, and the value of a bit that is set: the sum
+of absolute differences of two codes is then, on average, that of the indicators of two levels."""
+MEAN = ": mean"
+"""Start of the suffixes of mean labels of rare levels."""
+
+
+def code(level: str) -> NDArray[np.uint8]:
+    """Return the bits of a hash of a level, which depend on nothing else, (len(CODE_PARTS),)."""
+    digest = blake2b(
+        level.encode("utf-8", "surrogatepass"), digest_size=len(CODE_PARTS) // 8
+    ).digest()
+    return np.unpackbits(np.frombuffer(digest, np.uint8))
+
+
+@dataclass(frozen=True)
+class Column:
+    """An input column of the training rows, and its encoding.
+
+    Parameters
+    ----------
+    name, kind : str
+        Its name, and one of `KINDS`.
+    parts : tuple of str
+        Suffixes of the names of its encoded columns; empty if it is left out.
+    missing : float
+        Fraction of the training rows where it is missing.
+    fill : float
+        Replaces a missing number, or the year of a missing date.
+    levels, counts : tuple
+        For a category: its frequent levels and their numbers of rows.
+    rare : tuple of str or None
+        Its other levels; None if there are too many to store.
+    note : str
+        Why it is left out.
+    form : str
+        Date format, or "words", if it held dates or truth values as text in training.
+    means : tuple of tuple of float
+        For the last parts, mean labels of each rare level, if it has some in place of codes.
+    """
+
+    name: str
+    kind: str
+    parts: tuple[str, ...] = ()
+    missing: float = 0.0
+    fill: float = 0.0
+    levels: tuple[str, ...] = ()
+    counts: tuple[int, ...] = ()
+    rare: tuple[str, ...] | None = ()
+    note: str = ""
+    form: str = ""
+    means: tuple[tuple[float, ...], ...] = ()
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Column":
+        """Create a column from the result of `asdict`."""
+        lists = {name: tuple(each) for name, each in values.items() if isinstance(each, list)}
+        return cls(**{**values, **lists})
+
+    def encode(self, series: Any) -> Doubles:
+        """Encode the values of some rows, (n, parts); NaN where a value is unreadable."""
+        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+
+        if self.kind == "category":
+            return self._by_place()[self.places(series)]
+        missing = series.isna().to_numpy(bool)
+        if self.kind == "date":
+            year, *others = kinds.dates(series, self.form).T
+            values = {kinds.YEAR: np.where(missing, self.fill, year)}
+            for (name, period), part in zip(kinds.CIRCLES.items(), others, strict=True):
+                angle = 2.0 * np.pi * part / period
+                values[f": {name} (sin)"] = np.where(missing, 0.0, np.sin(angle))
+                values[f": {name} (cos)"] = np.where(missing, 0.0, np.cos(angle))
+        else:
+            values = {"": np.where(missing, self.fill, kinds.numbers(series, self.kind))}
+        values[MISSING] = missing
+        return np.column_stack([values[part] for part in self.parts]).astype(np.float64, copy=False)
+
+    @property
+    def doubt(self) -> str:
+        """What most levels look like, other than a category, and what to do about it."""
+        levels = (*self.levels, *(self.rare or ()))
+        what = likeness(levels) if self.kind == "category" else ""
+        return what and f"{self.name!r}, where {levels[0]!r} and {what}"
+
+    @property
+    def n_places(self) -> int:
+        """Number of values of `places`: one per level, one for unseen levels, one for missing."""
+        return len(self.levels) + len(self.rare or ()) + 2
+
+    def places(self, series: Any) -> Integers:
+        """Map values to indices, (n,): frequent levels, rare levels, unseen levels, missing."""
+        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+
+        codes, texts = kinds.texts(series)
+        known = {level: place for place, level in enumerate((*self.levels, *(self.rare or ())))}
+        unseen, gap = self.n_places - 2, self.n_places - 1
+        return np.array([*(known.get(text, unseen) for text in texts), gap])[codes]
+
+    def _by_place(self) -> Doubles:
+        """Return the encoded values for each index of `places`, (n_places, parts)."""
+        gap = MISSING if MISSING in self.parts else RARE
+        ends = [*(f"={level}" for level in self.levels), RARE, gap]
+        unlike = np.array([[end == part for part in self.parts] for end in ends], np.float64)
+        n_rare = self.n_places - len(self.levels) - 1  # and one not seen
+        table = np.repeat(unlike, [1] * len(self.levels) + [n_rare, 1], axis=0)
+        if self.has_codes:
+            for place, level in enumerate(self.rare or (), len(self.levels)):
+                table[place, -len(CODE_PARTS) :] = CODE_STEP * code(level)
+        if self.means:
+            table[len(self.levels) : -2, -len(self.means[0]) :] = self.means
+        return table
+
+    @property
+    def has_sound_means(self) -> bool:
+        """Whether there are as many finite means as rare levels and parts for them."""
+        n = sum(part.startswith(MEAN) for part in self.parts if self.kind == "category")
+        widths = {len(each) for each in self.means}
+        return (
+            (widths or {0}) == {n}
+            and len(self.means) in {0, len(self.rare or ())}
+            and bool(np.isfinite(self.means).all())
+        )
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether rare levels have codes."""
+        return self.parts[-1:] == CODE_PARTS[-1:]
+
+    def news(self, series: Any) -> tuple[int, str]:
+        """Count the rows unlike those of training, and return one of their new levels, if any.
+
+        These are rows with new levels of a category and, if training rows had none, with missing
+        values.
+        """
+        gaps = series.isna().to_numpy(bool) & (self.missing == 0.0)
+        if self.kind != "category":
+            return int(gaps.sum()), ""
+        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+
+        new = (self.places(series) == self.n_places - 2) & (self.rare is not None)
+        return int((new | gaps).sum()), next(iter(kinds.texts(series[new])[1]), "")

@@ -1,0 +1,48 @@
+"""Rows of two data frames as one, in the types of the first."""
+
+from typing import Any
+
+import pandas as pd
+
+from sparsegp.data.frames import by_row, column_places, frame_names, is_frame, refuse, unreadable
+from sparsegp.data.kinds import ISO, date_form, numbers
+
+
+def joined_frames(X: Any, more: Any) -> Any:
+    """Return the rows of two data frames, or of one and an array, as one frame of pandas.
+
+    Words in `more` become the numbers or times that the columns of X hold.
+
+    Raises
+    ------
+    DataError
+        If columns are missing, or values cannot be read as numbers or times.
+    """
+    more = more if is_frame(more) else pd.DataFrame(more, columns=X.columns)
+    places = column_places(frame_names(X), frame_names(more), "X")
+    more, faults = more.iloc[:, places].set_axis(X.columns, axis=1), []
+    for name in X.columns:
+        series, kind = more[name], X[name].dtype.kind
+        if kind in "iufM" and series.dtype.kind not in ("M" if kind == "M" else "iufb"):
+            more[name] = _times(series, X[name].dt.tz) if kind == "M" else _numbers(series)
+            bad = (more[name].isna() & series.notna()).to_numpy(bool)
+            if bad.any():
+                row, what = int(bad.argmax()), "date" if kind == "M" else "number"
+                faults.append(unreadable(by_row(row, name), what, series.iloc[row]))
+    refuse(faults, "X")
+    return pd.concat([X, more], ignore_index=True)
+
+
+def _numbers(series: Any) -> Any:
+    """Return words as numbers, in a series; NaN where one is missing or unreadable."""
+    return type(series)(numbers(series), index=series.index)
+
+
+def _times(series: Any, tz: Any) -> Any:
+    """Return words as times, with or without a zone; NaT where one is missing or ambiguous."""
+    words = series.astype(object)
+    form = date_form(words.dropna().unique()) or ISO
+    if pd.api.types.is_numeric_dtype(series.dtype):
+        words = words.where(words.isna(), "")  # numbers are no times
+    found = pd.to_datetime(words, format=form, errors="coerce", utc=True).dt
+    return found.tz_localize(None) if tz is None else found.tz_convert(tz)

@@ -1,0 +1,178 @@
+"""Categories of very many levels: the mean labels of those that are rare."""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import sparsegp
+from sparsegp.data import table_from_frame
+from sparsegp.data.column import CODE_PARTS
+from sparsegp.data.encoding import Encoding
+from sparsegp.data.means import FOLDS, PRIOR
+from sparsegp.errors import DataError
+from tests.runs import nlpp
+
+N, LEVELS = 900, 200
+
+
+@pytest.fixture(autouse=True)
+def many(monkeypatch):
+    """Few levels are many here."""
+    monkeypatch.setattr("sparsegp.data.means.MANY_LEVELS", 50)
+
+
+def drawn(seed, n=N):
+    """Rows whose labels depend on a shop, with a few frequent ones, and missing ones."""
+    rng = np.random.default_rng(seed)
+    shop = np.where(rng.random(n) < 0.2, rng.integers(0, 3, n), rng.integers(3, LEVELS, n))
+    effect = np.random.default_rng(0).normal(size=LEVELS)[shop]
+    names = np.array([f"s{i}" for i in shop], object)
+    names[::50] = None
+    frame = pd.DataFrame({"x": rng.normal(size=n).round(3), "shop": names})
+    return frame, frame["x"].to_numpy() + 2.0 * effect + 0.5 * rng.normal(size=n)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    frame, number = drawn(1)
+    return frame, np.digitize(number, [-0.8, 0.8])
+
+
+def learnt(frame, y, of_numbers=False, **more):
+    return table_from_frame(frame, y).learnt(of_numbers=of_numbers, **more)
+
+
+def means_of(table):
+    """The columns of means as a frame, by the suffixes of their names."""
+    X = pd.DataFrame(np.asarray(table.X), columns=table.names)
+    found = X[[name for name in table.names if name.startswith("shop: mean")]]
+    return found.rename(columns=lambda name: name.removeprefix("shop: mean of "))
+
+
+def by_hand(own, y, others, theirs, label):
+    """The mean of a label over other rows of the same level, as a deviation from all rows."""
+    overall = (theirs == label).mean() if label is not None else theirs.mean()
+    hit = (theirs == label).astype(float) if label is not None else theirs
+    each = pd.DataFrame({"level": others, "hit": hit}).groupby("level")["hit"]
+    means = (each.sum() + PRIOR * overall) / (each.count() + PRIOR) - overall
+    return own.map(means).fillna(0.0)
+
+
+def test_new_rows_have_the_means_of_all_training_rows(rows):
+    frame, y = rows
+    table = learnt(frame, y)
+    column = table.encoding.columns[1]
+    assert not {"shop" + part for part in CODE_PARTS} & {*table.names}
+    new = table_from_frame(drawn(2)[0]).encoded(table.encoding)
+    shop = drawn(2)[0]["shop"].where(lambda names: names.isin(column.rare))
+    for label in range(3):
+        expected = by_hand(shop, None, frame["shop"], y, label)
+        assert_allclose(means_of(new)[str(label)], expected, atol=1e-6)
+    assert shop.isna().any()
+
+
+def test_training_rows_have_the_means_of_other_folds(rows):
+    """A label that changes changes means in other folds, and none in its own."""
+    frame, y = rows
+    column = learnt(frame, y).encoding.columns[1]
+    rare = np.flatnonzero(frame["shop"].isin(column.rare))
+    same = 0
+    for row in rare[:20]:
+        other = y.copy()
+        other[row] = (y[row] + 1) % 3
+        level = (frame["shop"] == frame["shop"][row]).to_numpy()
+        # the overall mean changes for all rows, hardly
+        moved = np.abs(means_of(learnt(frame, other)) - means_of(learnt(frame, y))).max(axis=1)
+        assert moved[row] < 2.0 / N
+        same += (moved[level] < 2.0 / N).sum() - 1
+        assert (moved[~level] < 2.0 / N).all()
+        assert ((moved[level] < 2.0 / N) | (moved[level] > 0.02)).all()
+    assert 0 < same < 20 * (N / LEVELS) / FOLDS * 3
+
+
+def test_order_parts_and_copies_change_nothing(rows):
+    frame, y = rows
+    expected, order = means_of(learnt(frame, y)), np.random.default_rng(0).permutation(N)
+    assert_array_equal(means_of(learnt(frame.iloc[order], y[order])), expected.iloc[order])
+    in_parts = learnt(dd.from_pandas(frame, npartitions=4), y)
+    assert_array_equal(means_of(in_parts), expected)
+    twice = pd.concat([frame, frame], ignore_index=True)
+    found = means_of(learnt(twice, np.tile(y, 2)))
+    assert_array_equal(found[:N], found[N:])  # no copy has the label of the other
+
+
+@pytest.mark.parametrize("classes", [2, 3, 17])
+def test_two_classes_have_one_column_and_many_keep_codes(classes, rows):
+    frame, _ = rows
+    names = learnt(frame, np.arange(N) % classes).names
+    found = [name for name in names if name.startswith("shop: mean")]
+    assert len(found) == {2: 1, 3: 3, 17: 0}[classes]
+    assert ("shop: code 0" in names) == (classes == 17)
+    assert "shop: code 0" in table_from_frame(frame).learnt().names  # without labels
+
+
+def test_targets_of_a_regression_are_standardised():
+    frame, y = drawn(1)
+    tables = [learnt(frame, each, of_numbers=True) for each in (y, 1e6 + 1e3 * y)]
+    assert_allclose(*map(means_of, tables), atol=1e-8)
+    column = tables[0].encoding.columns[1]
+    new = table_from_frame(frame).encoded(tables[0].encoding)
+    shop = frame["shop"].where(lambda names: names.isin(column.rare))
+    expected = by_hand(shop, None, frame["shop"], (y - y.mean()) / y.std(), None)
+    assert_allclose(means_of(new).iloc[:, 0], expected, atol=1e-6)
+
+
+def test_rows_without_weight_do_not_count(rows):
+    frame, y = rows
+    weights = np.ones(N)
+    weights[N // 2 :] = 0.0
+    table = sparsegp.data.as_table(frame, y, weights).learnt(of_numbers=False)
+    half = learnt(frame[: N // 2], y[: N // 2])
+    assert_array_equal(means_of(table)[: N // 2], means_of(half))
+    assert table.encoding == half.encoding
+
+
+HOW = {"kernel": "30*laplace", "n_active": 40, "scaling": "standard", "runtime": "threads=1"}
+
+
+def test_more_levels_than_active_rows_are_told_apart(rows, monkeypatch, tmp_path):
+    new, number = drawn(3)
+    y = np.digitize(number, [-0.8, 0.8])
+    model = sparsegp.train(*rows, **HOW, out=tmp_path / "run")
+    found = nlpp(model, new, y)
+    assert nlpp(sparsegp.load(tmp_path / "run"), new, y) == found
+    monkeypatch.setattr("sparsegp.data.means.MANY_LEVELS", 10**9)
+    assert found < 0.95 * nlpp(sparsegp.train(*rows, **HOW), new, y)
+
+
+def test_an_update_with_the_old_rows_does_not_see_their_own_labels():
+    """With means of all rows those of a level of one row would be its label."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=N), "noise": rng.permutation(N) // 3})
+    frame["noise"] = "n" + frame["noise"].astype(str)
+    y = (frame["x"] + rng.normal(size=N) > 0.0).to_numpy().astype(int)
+    old, new = (frame[:600], y[:600]), (frame[600:700], y[600:700])
+    model = sparsegp.train(*old, **HOW)
+    assert any("mean" in name for name in model.names)
+    updated = sparsegp.update(model, *new, old=old, runtime="threads=1")
+    rest = frame[700:], y[700:]
+    assert nlpp(updated, *rest) < nlpp(model, *rest) + 0.02
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda means: means[1:],
+        lambda means: [each[:2] for each in means],
+        lambda means: [[np.nan, *each[1:]] for each in means],
+        lambda means: [],
+        lambda means: [means[0][:1], *means[1:]],
+    ],
+)
+def test_unsound_means_are_refused(change, rows):
+    columns = learnt(*rows).encoding.to_json()
+    columns[1]["means"] = change([list(each) for each in columns[1]["means"]])
+    with pytest.raises(DataError, match="an encoding must have"):
+        Encoding.from_json(columns)
