@@ -36,11 +36,19 @@ class Targets:
 
     @classmethod
     def of_classes(cls, classes: Labels, codes: Integers) -> "Targets":
-        """Create indicators of the classes; of two, that of the second alone."""
-        if len(classes) == 2:
-            return cls((codes == 1).astype(np.float64)[:, np.newaxis], (MEAN,))
+        """Create an indicator of each class."""
         parts = tuple(f"{MEAN} of {plain_text(label)}" for label in classes.tolist())
         return cls((codes[:, np.newaxis] == np.arange(len(classes))).astype(np.float64), parts)
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """The parts that a column gets: of two classes the second says all."""
+        return self.parts[1:] if len(self.parts) == 2 else self.parts
+
+    def named(self, parts: Sequence[str]) -> Doubles:
+        """Return the values of some parts, (n, len(parts)); zeros for a class without rows."""
+        each = dict(zip(self.parts, self.values.T, strict=True))
+        return np.column_stack([each.get(part, np.zeros(len(self.values))) for part in parts])
 
 
 @dataclass(frozen=True)
@@ -75,17 +83,18 @@ def learn_means(
     scheduler : str or callable, optional
         Dask scheduler.
     """
-    if len(targets.parts) > MOST_CLASSES:
-        return encoding, None
     chosen, are_new = _chosen(encoding)
+    if are_new and len(targets.parts) > MOST_CLASSES:
+        return encoding, None
+    parts = targets.usual if are_new else chosen[0].parts[-len(chosen[0].means[0]) :]
+    values = targets.named(parts)
+    of_part = partial(_sums, encoding, chosen, values, source)
     starts = [slice(at, at + n) for at, n in zip(frame.starts, frame.lengths, strict=True)]
-    of_part = partial(_sums, encoding, chosen, targets.values, source)
-    parts = compute_each(of_part, frame.parts, starts, scheduler=scheduler)
-    sums = {c.name: sum(part[c.name] for part in parts) for c in chosen}
-    overall = targets.values.mean(axis=0)
-    tables = {c.name: _means(sums[c.name], overall, c) for c in chosen}
+    found = compute_each(of_part, frame.parts, starts, scheduler=scheduler)
+    sums = {c.name: sum(part[c.name] for part in found) for c in chosen}
+    tables = {c.name: _means(sums[c.name], values.mean(axis=0), c) for c in chosen}
     if are_new:
-        new = {c.name: _with_means(c, targets.parts, tables[c.name][-1]) for c in chosen}
+        new = {c.name: _with_means(c, parts, tables[c.name][-1]) for c in chosen}
         encoding = Encoding(tuple(new.get(c.name, c) for c in encoding.columns))
     return encoding, OtherFolds(encoding, tables, source)
 

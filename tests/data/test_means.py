@@ -161,6 +161,17 @@ def test_an_update_with_the_old_rows_does_not_see_their_own_labels():
     assert nlpp(updated, *rest) < nlpp(model, *rest) + 0.02
 
 
+def test_an_update_may_bring_a_class(rows):
+    frame, y = rows
+    few = y[:600] < 2
+    old = frame[:600][few], y[:600][few]
+    model = sparsegp.train(*old, **HOW)
+    assert [name for name in model.names if "mean" in name] == ["shop: mean of 1"]
+    updated = sparsegp.update(model, frame[600:], y[600:], old=old, runtime="threads=1")
+    assert updated.classes.tolist() == [0, 1, 2]
+    assert updated.names == model.names
+
+
 @pytest.mark.parametrize(
     "change",
     [
