@@ -154,7 +154,7 @@ def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
     for column in sorted(inputs, key=lambda column: -(column["relevance"] or 0.0)):
         known = column["levels"].items()
         counts = [f"{quote_if_needed(level)} ({count})" for level, count in known]
-        rare = column["rare"] != 0 and f"{column['rare'] or 'many'} rare"
+        rare = column["rare"] != 0 and f"{column['rare']} rare"
         levels = "; ".join(filter(None, (join_first(counts, LEVELS), rare)))
         gaps = percent(column["missing"]) if column["missing"] else None
         content = column["left_out"] and f"left out: {column['left_out']}"

@@ -218,7 +218,7 @@ def inputs(model: Model) -> list[dict[str, Any]]:
             "kind": column.kind,
             "missing": column.missing,
             "levels": dict(zip(column.levels, column.counts, strict=True)),
-            "rare": None if column.rare is None else len(column.rare),
+            "rare": len(column.rare),
             "left_out": column.note,
             "relevance": shares.get(column.name),
         }

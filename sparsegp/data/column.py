@@ -49,8 +49,8 @@ class Column:
         Replaces a missing number, or the year of a missing date.
     levels, counts : tuple
         For a category: its frequent levels and their numbers of rows.
-    rare : tuple of str or None
-        Its other levels; None if there are too many to store.
+    rare : tuple of str
+        Its other levels.
     note : str
         Why it is left out.
     form : str
@@ -66,7 +66,7 @@ class Column:
     fill: float = 0.0
     levels: tuple[str, ...] = ()
     counts: tuple[int, ...] = ()
-    rare: tuple[str, ...] | None = ()
+    rare: tuple[str, ...] = ()
     note: str = ""
     form: str = ""
     means: tuple[tuple[float, ...], ...] = ()
@@ -82,7 +82,7 @@ class Column:
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
         if self.kind == "category":
-            return self._by_place()[self.places(series)]
+            return self._of_places(self.places(series))
         missing = series.isna().to_numpy(bool)
         if self.kind == "date":
             year, *others = kinds.dates(series, self.form).T
@@ -99,37 +99,41 @@ class Column:
     @property
     def doubt(self) -> str:
         """What most levels look like, other than a category, and what to do about it."""
-        levels = (*self.levels, *(self.rare or ()))
+        levels = (*self.levels, *self.rare)
         what = likeness(levels) if self.kind == "category" else ""
         return what and f"{self.name!r}, where {levels[0]!r} and {what}"
 
     @property
     def n_places(self) -> int:
         """Number of values of `places`: one per level, one for unseen levels, one for missing."""
-        return len(self.levels) + len(self.rare or ()) + 2
+        return len(self.levels) + len(self.rare) + 2
 
     def places(self, series: Any) -> Integers:
         """Map values to indices, (n,): frequent levels, rare levels, unseen levels, missing."""
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
         codes, texts = kinds.texts(series)
-        known = {level: place for place, level in enumerate((*self.levels, *(self.rare or ())))}
+        known = {level: place for place, level in enumerate((*self.levels, *self.rare))}
         unseen, gap = self.n_places - 2, self.n_places - 1
         return np.array([*(known.get(text, unseen) for text in texts), gap])[codes]
 
-    def _by_place(self) -> Doubles:
-        """Return the encoded values for each index of `places`, (n_places, parts)."""
-        gap = MISSING if MISSING in self.parts else RARE
+    def _of_places(self, places: Integers) -> Doubles:
+        """Return the encoded values for indices from `places`, (n, parts)."""
+        n_levels, gap = len(self.levels), MISSING if MISSING in self.parts else RARE
         ends = [*(f"={level}" for level in self.levels), RARE, gap]
         unlike = np.array([[end == part for part in self.parts] for end in ends], np.float64)
-        n_rare = self.n_places - len(self.levels) - 1  # and one not seen
-        table = np.repeat(unlike, [1] * len(self.levels) + [n_rare, 1], axis=0)
-        if self.has_codes:
-            for place, level in enumerate(self.rare or (), len(self.levels)):
-                table[place, -len(CODE_PARTS) :] = CODE_STEP * code(level)
+        X = unlike[
+            np.where(places == self.n_places - 1, n_levels + 1, np.minimum(places, n_levels))
+        ]
+        is_rare = (places >= n_levels) & (places < self.n_places - 2)
+        found, codes = np.unique(places[is_rare] - n_levels, return_inverse=True)
+        if self.has_codes and len(found):
+            bits = np.stack([code(self.rare[each]) for each in found.tolist()])
+            X[is_rare, -len(CODE_PARTS) :] = CODE_STEP * bits[codes]
         if self.means:
-            table[len(self.levels) : -2, -len(self.means[0]) :] = self.means
-        return table
+            means = np.array([self.means[each] for each in found.tolist()])
+            X[is_rare, -len(self.means[0]) :] = means.reshape(-1, len(self.means[0]))[codes]
+        return X
 
     @property
     def has_sound_means(self) -> bool:
@@ -138,7 +142,7 @@ class Column:
         widths = {len(each) for each in self.means}
         return (
             (widths or {0}) == {n}
-            and len(self.means) in {0, len(self.rare or ())}
+            and len(self.means) in {0, len(self.rare)}
             and bool(np.isfinite(self.means).all())
         )
 
@@ -158,5 +162,5 @@ class Column:
             return int(gaps.sum()), ""
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
-        new = (self.places(series) == self.n_places - 2) & (self.rare is not None)
+        new = self.places(series) == self.n_places - 2
         return int((new | gaps).sum()), next(iter(kinds.texts(series[new])[1]), "")

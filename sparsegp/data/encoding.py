@@ -59,9 +59,7 @@ class Encoding:
     columns: tuple[Column, ...]
 
     def __post_init__(self) -> None:
-        texts = [
-            each for c in self.columns for each in (c.name, *c.parts, *c.levels, *(c.rare or ()))
-        ]
+        texts = [each for c in self.columns for each in (c.name, *c.parts, *c.levels, *c.rare)]
         fills = [each for c in self.columns for each in (c.fill, c.missing)]
         if not (
             all(isinstance(text, str) for text in texts)

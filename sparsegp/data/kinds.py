@@ -58,8 +58,8 @@ MIN_LEVEL_ROWS, SHARE = 10, 50
 CODED, INDICATED, COLUMNS, VALUES = 30, 300, 600, 30_000_000
 """Levels beyond which rare ones have codes; and maximum of levels of a category with columns of
 their own, of such columns of a table, and of values in them (docs/benchmarks/studies.md)."""
-MAX_RARE_LEVELS, MAX_LEVELS = 10_000, 100_000
-"""Maximum number of rare levels that are stored, and of levels of a column."""
+MAX_LEVELS = 100_000
+"""Maximum number of levels of a column, which are stored."""
 WORDS, REPEATS = 6, 10
 """A column is free text if levels have at least `WORDS` words and fewer than `REPEATS` rows, on
 average."""
@@ -384,7 +384,7 @@ def _category(name: str, tally: Tally, share: float, room: int) -> Column:
     has_rare = bool(rare) or (tally.missing > 0 and not own_gap)
     parts = [f"={text}" for text, _ in kept] + [RARE] * has_rare + [MISSING] * own_gap
     parts = parts[1:] if len(parts) <= 2 else parts
-    parts += CODE_PARTS * (len(ranked) > CODED and 1 < len(rare) <= MAX_RARE_LEVELS)
+    parts += CODE_PARTS * (len(ranked) > CODED and len(rare) > 1)
     why = f"no level of {least} rows" if len(rare) > 1 else "one value"
     note = "" if parts else "no value" if tally.missing == tally.n else why
     return Column(
@@ -394,6 +394,6 @@ def _category(name: str, tally: Tally, share: float, room: int) -> Column:
         share,
         levels=tuple(text for text, _ in kept),
         counts=tuple(count for _, count in kept),
-        rare=tuple(rare) if len(rare) <= MAX_RARE_LEVELS else None,
+        rare=tuple(rare),
         note=note,
     )

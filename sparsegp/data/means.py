@@ -107,7 +107,7 @@ def needs_means(encoding: Encoding) -> bool:
 def _chosen(encoding: Encoding) -> tuple[list[Column], bool]:
     """Return the columns that have means or should have them, and whether these are new."""
     known = [c for c in encoding.columns if c.means]
-    many = [c for c in encoding.columns if c.has_codes and len(c.rare or ()) > MANY_LEVELS]
+    many = [c for c in encoding.columns if c.has_codes and len(c.rare) > MANY_LEVELS]
     return (known, False) if known else (many, True)
 
 
