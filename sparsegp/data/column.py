@@ -21,6 +21,11 @@ RARE, MISSING = ": rare", " missing"
 CODE_PARTS, CODE_STEP = tuple(f": code {bit}" for bit in range(16)), 0.25
 """Suffixes of the columns of the codes of other levels, and the value of a bit that is set: the sum
 of absolute differences of two codes is then, on average, that of the indicators of two levels."""
+YEAR = ": year"
+CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
+"""Cyclic parts of a date, and their periods."""
+DATE_PARTS = ([YEAR], *([f": {part} (sin)", f": {part} (cos)"] for part in CIRCLES))
+"""Suffixes of the encoded columns of year, and of each cyclic part."""
 MEAN = ": mean"
 """Start of the suffixes of mean labels of rare levels."""
 
@@ -86,8 +91,8 @@ class Column:
         missing = series.isna().to_numpy(bool)
         if self.kind == "date":
             year, *others = kinds.dates(series, self.form).T
-            values = {kinds.YEAR: np.where(missing, self.fill, year)}
-            for (name, period), part in zip(kinds.CIRCLES.items(), others, strict=True):
+            values = {YEAR: np.where(missing, self.fill, year)}
+            for (name, period), part in zip(CIRCLES.items(), others, strict=True):
                 angle = 2.0 * np.pi * part / period
                 values[f": {name} (sin)"] = np.where(missing, 0.0, np.sin(angle))
                 values[f": {name} (cos)"] = np.where(missing, 0.0, np.cos(angle))

@@ -19,7 +19,7 @@ from pandas.api import types
 from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.column import CODE_PARTS, DROP, KINDS, MISSING, RARE, Column
+from sparsegp.data.column import CODE_PARTS, DATE_PARTS, DROP, KINDS, MISSING, RARE, Column
 from sparsegp.data.frames import Frame, Where, frame_names, refuse, unlikeness, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
@@ -45,12 +45,6 @@ FOUND = {
 
 TO = {"Timedelta": " by dt.total_seconds", "Period": " by dt.to_timestamp", "time": " to hours"}
 """How pandas converts columns of types that are not accepted, for messages."""
-
-YEAR = ": year"
-CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
-"""Cyclic parts of a date, and their periods."""
-DATE_PARTS = ([YEAR], *([f": {part} (sin)", f": {part} (cos)"] for part in CIRCLES))
-"""Suffixes of the encoded columns of year, and of each cyclic part."""
 
 MIN_LEVEL_ROWS, SHARE = 10, 50
 """Minimum rows of a level that is not rare; with fewer than `MIN_LEVEL_ROWS * SHARE` rows, one in
@@ -95,7 +89,7 @@ def numbers(series: Any, kind: str = "number") -> Doubles:
 
 
 def dates(series: Any, form: str = "") -> Doubles:
-    """Return the year and the parts in `CIRCLES` of dates, (n, 4); NaN where a value is no date.
+    """Return the year and the cyclic parts of dates, (n, 4); NaN where a value is no date.
 
     Dates with a time zone are those in UTC. Text is read in the format `form`, by default that of
     `date_form`, or in ISO 8601. Numbers are not dates.
@@ -103,7 +97,7 @@ def dates(series: Any, form: str = "") -> Doubles:
     is_arrow = isinstance(series.dtype, pd.ArrowDtype)
     if is_arrow or not types.is_datetime64_any_dtype(series.dtype):
         if types.is_numeric_dtype(series.dtype):
-            return np.full((len(series), 1 + len(CIRCLES)), np.nan)
+            return np.full((len(series), len(DATE_PARTS)), np.nan)
         codes, found = pd.factorize(series.astype(object))
         words = pd.Series([*found, None], dtype=object)
         forms = dict.fromkeys((form or date_form(words[:-1]) or ISO, ISO))

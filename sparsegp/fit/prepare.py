@@ -22,7 +22,7 @@ from sparsegp.data import (
     summarise,
 )
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.column import CODE_PARTS, MEAN, MISSING, RARE
+from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
@@ -207,12 +207,10 @@ def columns_of(fitted: Any) -> Columns:
     """Return the names of the encoded columns of a table or model, if they have any."""
     if (known := fitted.encoding) is None:
         return Columns(*2 * (fitted.names or (),))
-    from sparsegp.data.kinds import DATE_PARTS  # noqa: PLC0415 - loads pandas
-
     ends = {"category": ("", RARE, *CODE_PARTS), "date": (*chain(*DATE_PARTS),)}
     others = [c.name + end for c in known.columns for end in (*ends.get(c.kind, ("",)), MISSING)]
-    of_levels = [c.name for c in known.columns if c.kind == "category"]
-    beginnings = [f"{name}{end}" for name in of_levels for end in ("=", MEAN)]
+    many = [c.name for c in known.columns if c.kind == "category"]
+    beginnings = [name + end for name in many for end in ("=", MEAN)]
     return Columns(known.names, known.scales, (*others,), (*beginnings,))
 
 

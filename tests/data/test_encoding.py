@@ -14,7 +14,7 @@ import pytest
 import sparsegp
 from sparsegp.cli.tables import relevances
 from sparsegp.data import Encoding, kinds, open_dataset, table_from_frame
-from sparsegp.data.column import CODE_PARTS, Column
+from sparsegp.data.column import CODE_PARTS, DATE_PARTS, Column
 from sparsegp.data.frames import real_numbers
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke
@@ -215,7 +215,7 @@ def test_all_unfit_columns_are_named_at_once(frame):
 @pytest.mark.parametrize("form", ["", "%d/%m/%Y %H"])
 def test_dates_are_years_and_points_on_circles(form):
     days = pd.Series([pd.Timestamp("2024-01-01 06:00"), pd.Timestamp("2023-07-03 12:00"), None])
-    parts = tuple(chain(*kinds.DATE_PARTS))
+    parts = tuple(chain(*DATE_PARTS))
     encoding = Encoding((Column("d", "date", (*parts, " missing"), 0.1, 2020.0, form=form),))
     frame = pd.DataFrame({"d": days.dt.strftime(form) if form else days})
     expected = [[2024, 0, 1, 0, 1, 1, 0, 0], [2023, 0, -1, 0, 1, 0, -1, 0], [2020, *[0] * 6, 1]]
