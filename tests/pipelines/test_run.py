@@ -184,7 +184,7 @@ CHANGES = """
     seeds=1 settings.n_active=20 methods.*.n_active=20 methods.*.on.*.n_active=20
     settings.report_every=10 table.n_active=[-1] settings.stub_entries=400000
     settings.virtual.n_active=10 settings.major_steps=1 methods.*.major_steps=1
-    settings.steps=20 settings.steps=2
+    settings.steps=4 settings.steps=2
     methods.importance.method='variational(importance=20,rounds=2)'
     methods.updates.method='variational(importance=20,rounds=2,rise=-1.0,updates=1)'
     settings.kernel_method='variational(importance=20,rounds=2)'
