@@ -1,7 +1,7 @@
 """A column of a table and its encoding as numbers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -28,6 +28,8 @@ DATE_PARTS = ([YEAR], *([f": {part} (sin)", f": {part} (cos)"] for part in CIRCL
 """Suffixes of the encoded columns of year, and of each cyclic part."""
 MEAN = ": mean"
 """Start of the suffixes of mean labels of rare levels."""
+FOLDS = 5
+"""Number of folds of the rows to learn from."""
 
 
 def code(level: str) -> NDArray[np.uint8]:
@@ -61,7 +63,8 @@ class Column:
     form : str
         Date format, or "words", if it held dates or truth values as text in training.
     means : tuple of tuple of float
-        For the last parts, mean labels of each rare level, if it has some in place of codes.
+        For each rare level, mean labels in place of codes, the last parts: those without each of
+        the `FOLDS`, for rows to learn from, and then those of all.
     """
 
     name: str
@@ -82,12 +85,15 @@ class Column:
         lists = {name: tuple(each) for name, each in values.items() if isinstance(each, list)}
         return cls(**{**values, **lists})
 
-    def encode(self, series: Any) -> Doubles:
-        """Encode the values of some rows, (n, parts); NaN where a value is unreadable."""
+    def encode(self, series: Any, fold: Integers | None = None) -> Doubles:
+        """Encode the values of some rows, (n, parts); NaN where a value is unreadable.
+
+        Rows to learn from have the means without their `fold`, (n,).
+        """
         from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
 
         if self.kind == "category":
-            return self._of_places(self.places(series))
+            return self._of_places(self.places(series), fold)
         missing = series.isna().to_numpy(bool)
         if self.kind == "date":
             year, *others = kinds.dates(series, self.form).T
@@ -122,7 +128,7 @@ class Column:
         unseen, gap = self.n_places - 2, self.n_places - 1
         return np.array([*(known.get(text, unseen) for text in texts), gap])[codes]
 
-    def _of_places(self, places: Integers) -> Doubles:
+    def _of_places(self, places: Integers, fold: Integers | None) -> Doubles:
         """Return the encoded values for indices from `places`, (n, parts)."""
         n_levels, gap = len(self.levels), MISSING if MISSING in self.parts else RARE
         ends = [*(f"={level}" for level in self.levels), RARE, gap]
@@ -137,19 +143,30 @@ class Column:
             X[is_rare, -len(CODE_PARTS) :] = CODE_STEP * bits[codes]
         if self.means:
             means = np.array([self.means[each] for each in found.tolist()])
-            X[is_rare, -len(self.means[0]) :] = means.reshape(-1, len(self.means[0]))[codes]
+            means = means.reshape(len(found), FOLDS + 1, self.n_means)
+            X[is_rare, -self.n_means :] = means[codes, FOLDS if fold is None else fold[is_rare]]
         return X
 
     @property
+    def n_means(self) -> int:
+        """Number of parts that are means."""
+        return sum(part.startswith(MEAN) for part in self.parts if self.kind == "category")
+
+    @property
     def has_sound_means(self) -> bool:
-        """Whether there are as many finite means as rare levels and parts for them."""
-        n = sum(part.startswith(MEAN) for part in self.parts if self.kind == "category")
-        widths = {len(each) for each in self.means}
+        """Whether there are as many finite means as rare levels, folds and parts for them."""
+        widths = {len(each) for each in self.means} or {0}
         return (
-            (widths or {0}) == {n}
+            widths == {(FOLDS + 1) * self.n_means}
             and len(self.means) in {0, len(self.rare)}
             and bool(np.isfinite(self.means).all())
         )
+
+    def with_codes(self) -> "Column":
+        """Return the column with codes in place of means, if it has any."""
+        if not self.means:
+            return self
+        return replace(self, parts=self.parts[: -self.n_means] + CODE_PARTS, means=())
 
     @property
     def has_codes(self) -> bool:

@@ -15,14 +15,14 @@
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from sparsegp.data.column import KINDS, MEAN, MISSING, NUMBERS, RARE, Column
+from sparsegp.data.column import FOLDS, KINDS, MEAN, MISSING, NUMBERS, RARE, Column
 from sparsegp.data.frames import (
     MAX_NAMES,
     Frame,
@@ -38,10 +38,8 @@ from sparsegp.data.frames import (
 )
 from sparsegp.errors import DataError
 from sparsegp.lists import join_first, plural, quote_if_needed
+from sparsegp.math.hashing import hashes_of_rows
 from sparsegp.types import Booleans, Doubles, Integers
-
-OwnMeans: TypeAlias = Callable[[Any, Column, Any], Doubles]
-
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +158,7 @@ class Encoding:
         """
         return all(c.kind in NUMBERS and not (c.missing or c.form) for c in self.columns)
 
-    def apply(self, frame: Any, source: str, own: OwnMeans | None = None) -> Any:
+    def apply(self, frame: Any, source: str, to_learn: bool = False) -> Any:
         """Encode rows: immediately for a data frame in memory, else lazily.
 
         Warns about levels and missing values that training rows did not have, unless rows are lazy.
@@ -171,9 +169,8 @@ class Encoding:
             Must have the columns `inputs`, in any order; others are ignored.
         source : str
             Where the rows come from, for messages.
-        own : callable, optional
-            Returns the means (n, q) for the rows of a part, its column and the values of this, in
-            place of those for new rows.
+        to_learn : bool
+            Whether they are rows to learn from, whose means must not be of their own labels.
 
         Returns
         -------
@@ -187,12 +184,13 @@ class Encoding:
         frame = as_pandas(frame)
         if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
             self._warn_of_news([frame], source)
-            return self._encoded(frame, 0, source=source, own=own)
+            return self._encoded(frame, 0, source=source, to_learn=to_learn)
         frame = Frame.of(frame, source)
         if not any(hasattr(part, "dask") for part in frame.parts):
             self._warn_of_news(frame.parts, source)
-        how: Any = {"source": source, "where": frame.where, "of_file": frame.of_file, "own": own}
-        return frame.rows(partial(self._encoded, **how), len(self.names), np.float64)
+        how: Any = {"source": source, "where": frame.where, "of_file": frame.of_file}
+        rows = partial(self._encoded, **how, to_learn=to_learn)
+        return frame.rows(rows, len(self.names), np.float64)
 
     def _encoded(
         self,
@@ -202,14 +200,14 @@ class Encoding:
         source: str,
         where: Where = by_row,
         of_file: bool = False,
-        own: OwnMeans | None = None,
+        to_learn: bool = False,
     ) -> Doubles:
         """Encode the rows of one part, (n, p); `start` is the index of its first row."""
         X, first, faults = np.empty((len(frame), len(self.names))), 0, []
+        has_means = any(column.means for column in self.columns)
+        fold = self.folds_of(frame, source) if to_learn and has_means else None
         for column, series in self._columns_of(frame, source):
-            values = column.encode(series)
-            if own is not None and column.means:
-                values[:, -len(column.means[0]) :] = own(frame, column, series)
+            values = column.encode(series, fold)
             X[:, first : first + len(column.parts)] = values
             first += len(column.parts)
             if column.kind != "category" and not np.isfinite(values).all():
@@ -218,6 +216,12 @@ class Encoding:
                 faults.append(unreadable(where(start + row, column.name), column.kind, value))
         refuse(faults if of_file else in_pandas(faults), source)
         return X
+
+    def folds_of(self, frame: Any, source: str) -> Integers:
+        """Return the fold of each row of a part, (n,), by its values, so that copies share one."""
+        used = self._columns_of(frame, source)
+        values = [column.with_codes().encode(series) for column, series in used]
+        return (hashes_of_rows(np.hstack(values)) % FOLDS).astype(np.int64)
 
     def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
         """Warn about levels and missing values that training rows did not have."""

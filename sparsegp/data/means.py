@@ -7,7 +7,7 @@ training row those of the rows in other folds, or it would see its own label. On
 them: where a kernel knows the level, differences of its means tell which fold has which labels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.column import CODE_PARTS, MEAN, Column
+from sparsegp.data.column import CODE_PARTS, FOLDS, MEAN, Column
 from sparsegp.data.encoding import Encoding
-from sparsegp.data.frames import Frame, column_places, frame_names
+from sparsegp.data.frames import Frame, frame_names, require_distinct
 from sparsegp.data.labels import plain_text
 from sparsegp.types import Doubles, Integers, Labels
 
 MANY_LEVELS, MOST_CLASSES = 1000, 16
 """Number of rare levels above which they have means; of classes above which they keep codes."""
-FOLDS, PRIOR = 5, 1.0
-"""Number of folds, and weight of the mean of all rows beside the rows of a level."""
+MOST_MEANS, PRIOR = 500_000, 1.0
+"""Maximum number of means of a column; weight of the mean of all rows beside those of a level."""
 
 
 @dataclass(frozen=True)
@@ -45,78 +45,55 @@ class Targets:
         """The parts that a column gets: of two classes the second says all."""
         return self.parts[1:] if len(self.parts) == 2 else self.parts
 
-    def named(self, parts: Sequence[str]) -> Doubles:
-        """Return the values of some parts, (n, len(parts)); zeros for a class without rows."""
-        each = dict(zip(self.parts, self.values.T, strict=True))
-        return np.column_stack([each.get(part, np.zeros(len(self.values))) for part in parts])
 
-
-@dataclass(frozen=True)
-class OtherFolds:
-    """Means for training rows: tables (folds, places of a column, q) by its name."""
-
-    encoding: Encoding
-    tables: Mapping[str, Doubles]
-    source: str
-
-    def __call__(self, part: Any, column: Column, series: Any) -> Doubles:
-        """Return the means of a column for the rows of a part of the training rows, (n, q)."""
-        fold = _folds(self.encoding, part, self.source)
-        means: Doubles = self.tables[column.name][fold, column.places(series)]
-        return means
+def many_levels(encoding: Encoding) -> list[Column]:
+    """Return the columns with so many rare levels that means may be better than codes."""
+    return [c for c in encoding.columns if c.has_codes and len(c.rare) > MANY_LEVELS]
 
 
 def learn_means(
     encoding: Encoding, frame: Frame, targets: Targets, source: str, scheduler: Any = None
-) -> tuple[Encoding, OtherFolds | None]:
-    """Return an encoding with means where they are better than codes, and those of training rows.
+) -> Encoding:
+    """Return an encoding with means in place of codes where they are better.
+
+    Codes stay if most rows of a level are alike, and so in one fold: there would be hardly any
+    labels of other folds.
 
     Parameters
     ----------
     encoding : Encoding
-        If it has means already, these are kept, and only those of training rows are computed.
+        With codes.
     frame : Frame
-        The training rows.
+        The training rows (n, p).
     targets : Targets (n, q)
     source : str
         Where the rows come from, for messages.
     scheduler : str or callable, optional
         Dask scheduler.
     """
-    chosen, are_new = _chosen(encoding)
-    if are_new and len(targets.parts) > MOST_CLASSES:
-        return encoding, None
-    parts = targets.usual if are_new else chosen[0].parts[-len(chosen[0].means[0]) :]
-    values = targets.named(parts)
+    chosen, parts = many_levels(encoding), targets.usual
+    chosen = [c for c in chosen if len(c.rare) * len(parts) <= MOST_MEANS]
+    if not chosen or len(targets.parts) > MOST_CLASSES:
+        return encoding
+    values = targets.values[:, -len(parts) :]
     of_part = partial(_sums, encoding, chosen, values, source)
     starts = [slice(at, at + n) for at, n in zip(frame.starts, frame.lengths, strict=True)]
     found = compute_each(of_part, frame.parts, starts, scheduler=scheduler)
-    sums = {c.name: sum(part[c.name] for part in found) for c in chosen}
-    tables = {c.name: _means(sums[c.name], values.mean(axis=0), c) for c in chosen}
-    if are_new:
-        new = {c.name: _with_means(c, parts, tables[c.name][-1]) for c in chosen}
-        encoding = Encoding(tuple(new.get(c.name, c) for c in encoding.columns))
-    return encoding, OtherFolds(encoding, tables, source)
-
-
-def needs_means(encoding: Encoding) -> bool:
-    """Return whether a column has means, or so many rare levels that they are better than codes."""
-    return bool(_chosen(encoding)[0])
-
-
-def _chosen(encoding: Encoding) -> tuple[list[Column], bool]:
-    """Return the columns that have means or should have them, and whether these are new."""
-    known = [c for c in encoding.columns if c.means]
-    many = [c for c in encoding.columns if c.has_codes and len(c.rare) > MANY_LEVELS]
-    return (known, False) if known else (many, True)
-
-
-def _folds(encoding: Encoding, part: Any, source: str) -> Integers:
-    """Return the fold of each row, (n,), by a hash of its inputs, so that copies share one."""
-    from pandas.util import hash_pandas_object  # noqa: PLC0415 - slow to import
-
-    some = part.iloc[:, column_places(encoding.inputs, frame_names(part), source)]
-    return (np.asarray(hash_pandas_object(some, index=False)) % FOLDS).astype(np.int64)
+    new = {}
+    for column in chosen:
+        sums = np.zeros((FOLDS, column.n_places, len(parts) + 1))
+        for part in found:
+            places, of_places = part[column.name]
+            sums.reshape(-1, len(parts) + 1)[places] += of_places
+        sums = sums[:, len(column.levels) : -2]
+        if _share_with_others(sums[..., -1]) > 0.5:
+            means = _means(sums, values.mean(axis=0)).round(6).swapaxes(0, 1)
+            of_levels = means.reshape(len(column.rare), -1).tolist()
+            ends = (*column.parts[: -len(CODE_PARTS)], *parts)
+            new[column.name] = replace(column, parts=ends, means=tuple(map(tuple, of_levels)))
+    learnt = Encoding(tuple(new.get(c.name, c) for c in encoding.columns))
+    require_distinct(learnt.names, f"{source}, once encoded,")
+    return learnt
 
 
 def _sums(
@@ -126,32 +103,32 @@ def _sums(
     source: str,
     part: Any,
     rows: slice,
-) -> dict[str, Doubles]:
-    """Return sums of targets, and numbers of rows, by column: (folds, places, q + 1)."""
-    found, fold, names = {}, _folds(encoding, part, source), frame_names(part)
+) -> dict[str, tuple[Integers, Doubles]]:
+    """Return sums of targets, and numbers of rows, (m, q + 1), of m folds and places."""
+    found, fold, names = {}, encoding.folds_of(part, source), frame_names(part)
     each = np.column_stack([values[rows], np.ones(len(part))])
     for column in columns:
         places = column.places(part.iloc[:, names.index(column.name)])
-        sums = np.zeros((FOLDS, column.n_places, each.shape[1]))
-        np.add.at(sums, (fold, places), each)
-        found[column.name] = sums
+        known, codes = np.unique(fold * column.n_places + places, return_inverse=True)
+        sums = np.zeros((len(known), each.shape[1]))
+        np.add.at(sums, codes, each)
+        found[column.name] = known, sums
     return found
 
 
-def _means(sums: Doubles, overall: Doubles, column: Column) -> Doubles:
-    """Return deviations from the overall means, (folds + 1, places, q): without each fold, of all.
+def _share_with_others(counts: Doubles) -> float:
+    """Return the share of the rows of several per level that have others in other folds.
 
-    They are zero for levels that are frequent, were not seen, or are missing.
+    `counts` (folds, levels) are numbers of rows.
     """
+    total = counts.sum(axis=0)
+    several = counts[:, total > 1.0]
+    return float((several * (total[total > 1.0] > several)).sum() / max(several.sum(), 1.0))
+
+
+def _means(sums: Doubles, overall: Doubles) -> Doubles:
+    """Return deviations from the overall means without each fold, and of all, (folds + 1, ...)."""
     total = sums.sum(axis=0)
     some = np.concatenate([total - sums, total[np.newaxis]])
-    means = (some[..., :-1] + PRIOR * overall) / (some[..., -1:] + PRIOR) - overall
-    means[:, : len(column.levels)] = means[:, -2:] = 0.0
+    means: Doubles = (some[..., :-1] + PRIOR * overall) / (some[..., -1:] + PRIOR) - overall
     return means
-
-
-def _with_means(column: Column, parts: tuple[str, ...], means: Doubles) -> Column:
-    of_rare = means[len(column.levels) : -2].round(6).tolist()
-    return replace(
-        column, parts=(*column.parts[: -len(CODE_PARTS)], *parts), means=tuple(map(tuple, of_rare))
-    )

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from sparsegp.data.blocks import dense, from_memory, of_known_sizes
 from sparsegp.data.column import DROP, MEAN
-from sparsegp.data.encoding import Encoding, OwnMeans, encoding_for
+from sparsegp.data.encoding import Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
 from sparsegp.data.labels import REAL_KINDS, Numbers, encode, tidy_labels
-from sparsegp.data.means import Targets, learn_means, needs_means
+from sparsegp.data.means import Targets, learn_means, many_levels
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
 from sparsegp.types import DaskArray, Doubles, Integers, Labels
 
@@ -155,7 +155,7 @@ class Table:
             logger.warning("%s has columns taken for categories: %s", self.source, doubts)
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
-        return self.encoded(*self._with_means(encoding, of_numbers, scheduler))
+        return self.encoded(self._with_means(encoding, of_numbers, scheduler), to_learn=True)
 
     def _weighted_rows(self) -> tuple[Any, Any]:
         """Return the frame of the rows of positive weight, and which these are."""
@@ -163,12 +163,10 @@ class Table:
             return self.frame, slice(None)
         return self.frame.take(self.weights > 0.0), self.weights > 0.0
 
-    def _with_means(
-        self, encoding: Encoding, of_numbers: bool | None, scheduler: Any = None
-    ) -> tuple[Encoding, OwnMeans | None]:
-        """Return an encoding that may have mean labels, and the means for these training rows."""
-        if of_numbers is None or not needs_means(encoding):
-            return encoding, None
+    def _with_means(self, encoding: Encoding, of_numbers: bool | None, scheduler: Any) -> Encoding:
+        """Return an encoding that may have mean labels."""
+        if of_numbers is None or not many_levels(encoding):
+            return encoding
         frame, rows = self._weighted_rows()
         if of_numbers:
             target = Numbers.of(self.y, self.source).encode(self.y, self.source)
@@ -178,7 +176,7 @@ class Table:
             targets = Targets.of_classes(classes, codes[rows])
         return learn_means(encoding, frame, targets, self.source, scheduler)
 
-    def encoded(self, encoding: Encoding | None, own: OwnMeans | None = None) -> "Table":
+    def encoded(self, encoding: Encoding | None, to_learn: bool = False) -> "Table":
         """Return the table as numbers, by the encoding of a model; None accepts only numbers.
 
         Raises
@@ -196,21 +194,18 @@ class Table:
             return self
         if encoding is None:
             return replace(self, frame=None)
-        X, names = encoding.apply(self.frame, self.source, own), encoding.names
+        X, names = encoding.apply(self.frame, self.source, to_learn), encoding.names
         return replace(self, X=X, names=names, frame=None, encoding=encoding)
 
-    def encoded_for(self, fitted: Any, of_numbers: bool | None = None) -> "Table":
+    def encoded_for(self, fitted: Any, to_learn: bool = False) -> "Table":
         """Return the table with the columns of a model or of its training rows; see `encoded`.
 
         Named columns are put into the same order, and none may be missing. Missing values are
-        filled, even if the training rows had none. With `of_numbers`, see `learnt`, they are rows
-        to learn from, whose means are those of other rows.
+        filled, even if the training rows had none. Rows `to_learn` from have means that are not of
+        their own labels.
         """
         found = None if self.frame is None else self.frame.names
-        encoding, own = encoding_for(found, fitted), None
-        if encoding is not None and self.frame is not None:
-            encoding, own = self._with_means(encoding, of_numbers)
-        table, names = self.encoded(encoding, own), fitted.names
+        table, names = self.encoded(encoding_for(found, fitted), to_learn), fitted.names
         if names is not None and table.names not in (None, names):
             table = table.columns(column_places(names, table.names or (), self.source))
         return replace(table, encoding=fitted.encoding, medians=fitted.medians)

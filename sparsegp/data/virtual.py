@@ -126,7 +126,7 @@ def virtual_rows(
 
     function = TRANSFORMS[transform] if isinstance(transform, str) else transform
     model = model_of(model)
-    table = table_of("rows", rows, "X").encoded_for(model)
+    table = table_of("rows", rows, "X").encoded_for(model, to_learn=True)
     if table.y is None:
         raise DataError(f"{table.source} has no labels; copies take those of their originals")
     if not hasattr(model, "active"):

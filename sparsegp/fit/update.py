@@ -92,10 +92,10 @@ def update(
             "rows"
         )
     new = as_table(X, y, sample_weight, "the new rows")
-    new, before = _fitting(model, new.encoded_for(model)), None
+    new, before = _fitting(model, new.encoded_for(model, to_learn=True)), None
     if old is not None:
         before = table_of("old", old, "the old rows")
-        before = _fitting(model, before.encoded_for(model, model.is_regression))
+        before = _fitting(model, before.encoded_for(model, to_learn=True))
     run, unknown = RunOptions.among(options)
     if unknown:
         raise SettingsError(f"update has no arguments {', '.join(unknown)}; leave them out")

@@ -8,9 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
 from sparsegp.data import table_from_frame
-from sparsegp.data.column import CODE_PARTS
+from sparsegp.data.column import CODE_PARTS, FOLDS
 from sparsegp.data.encoding import Encoding
-from sparsegp.data.means import FOLDS, PRIOR
+from sparsegp.data.means import PRIOR
 from sparsegp.errors import DataError
 from tests.runs import nlpp
 
@@ -103,6 +103,27 @@ def test_order_parts_and_copies_change_nothing(rows):
     assert_array_equal(found[:N], found[N:])  # no copy has the label of the other
 
 
+def test_files_of_other_types_have_the_same_folds(rows):
+    frame, y = rows
+    frame = frame.assign(x=np.rint(10.0 * frame["x"]).astype(int))
+    other = frame.astype({"x": "float64", "shop": "category"})
+    assert_array_equal(means_of(learnt(frame, y)), means_of(learnt(other, y)))
+
+
+def test_levels_whose_rows_are_alike_keep_codes(rows):
+    """They are in one fold, so that no other has their labels."""
+    frame, y = rows
+    assert "shop: code 0" in learnt(frame[["shop"]], y).names
+    group = frame["shop"].str[-1].fillna("none")
+    assert "shop: code 0" in learnt(frame[["shop"]].assign(group=group), y).names
+
+
+def test_names_that_collide_are_refused(rows):
+    frame, y = rows
+    with pytest.raises(DataError, match="once encoded, "):
+        learnt(frame.rename(columns={"x": "shop: mean of 1"}), y)
+
+
 @pytest.mark.parametrize("classes", [2, 3, 17])
 def test_two_classes_have_one_column_and_many_keep_codes(classes, rows):
     frame, _ = rows
@@ -159,6 +180,11 @@ def test_an_update_with_the_old_rows_does_not_see_their_own_labels():
     updated = sparsegp.update(model, *new, old=old, runtime="threads=1")
     rest = frame[700:], y[700:]
     assert nlpp(updated, *rest) < nlpp(model, *rest) + 0.02
+    both = frame[:700], y[:700]
+    again = sparsegp.update(updated, *rest, old=both, runtime="threads=1")  # rows are found again
+    assert again.report["rows"] == N
+    shifted = sparsegp.virtual_rows(model, old, lambda X: [X + 0.0])
+    assert shifted.X.shape[1] == len(model.names)
 
 
 def test_an_update_may_bring_a_class(rows):
