@@ -133,8 +133,10 @@ class Encoding:
     @property
     def scales(self) -> tuple[str, ...]:
         """For each encoded column, the name of its length scale, (p,); levels share one."""
-        own = [c.kind != "category" or part.startswith(MEAN) for c, part in self._parts]
-        return tuple(c.name + part * some for (c, part), some in zip(self._parts, own, strict=True))
+        return tuple(
+            c.name + part * (c.kind != "category" or part.startswith(MEAN))
+            for c, part in self._parts
+        )
 
     @property
     def shared(self) -> Integers:
@@ -146,9 +148,11 @@ class Encoding:
     @property
     def indicates(self) -> Booleans:
         """Whether each encoded column is an indicator, or of a code, and stays unscaled; (p,)."""
-        both = [(c.kind, part) for c, part in self._parts]
-        found = [kind in {"category", "truth"} or part == MISSING for kind, part in both]
-        return np.array(found, bool) & [not part.startswith(MEAN) for _, part in both]
+        ends = [
+            (c.kind in {"category", "truth"} or part == MISSING) and not part.startswith(MEAN)
+            for c, part in self._parts
+        ]
+        return np.array(ends, bool)
 
     @property
     def is_plain(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from sparsegp.data.frames import by_row, column_places, frame_names, is_frame, refuse, unreadable
-from sparsegp.data.kinds import ISO, date_form, numbers
+from sparsegp.data.kinds import numbers, times
 
 
 def joined_frames(X: Any, more: Any) -> Any:
@@ -24,7 +24,7 @@ def joined_frames(X: Any, more: Any) -> Any:
     for name in X.columns:
         series, kind = more[name], X[name].dtype.kind
         if kind in "iufM" and series.dtype.kind not in ("M" if kind == "M" else "iufb"):
-            more[name] = _times(series, X[name].dt.tz) if kind == "M" else _numbers(series)
+            more[name] = _times(series, X[name].dt.tz) if kind == "M" else numbers(series)
             bad = (more[name].isna() & series.notna()).to_numpy(bool)
             if bad.any():
                 row, what = int(bad.argmax()), "date" if kind == "M" else "number"
@@ -33,16 +33,10 @@ def joined_frames(X: Any, more: Any) -> Any:
     return pd.concat([X, more], ignore_index=True)
 
 
-def _numbers(series: Any) -> Any:
-    """Return words as numbers, in a series; NaN where one is missing or unreadable."""
-    return type(series)(numbers(series), index=series.index)
-
-
 def _times(series: Any, tz: Any) -> Any:
     """Return words as times, with or without a zone; NaT where one is missing or ambiguous."""
     words = series.astype(object)
-    form = date_form(words.dropna().unique()) or ISO
     if pd.api.types.is_numeric_dtype(series.dtype):
         words = words.where(words.isna(), "")  # numbers are no times
-    found = pd.to_datetime(words, format=form, errors="coerce", utc=True).dt
+    found = times(words).dt
     return found.tz_localize(None) if tz is None else found.tz_convert(tz)

@@ -99,14 +99,18 @@ def dates(series: Any, form: str = "") -> Doubles:
         if types.is_numeric_dtype(series.dtype):
             return np.full((len(series), len(DATE_PARTS)), np.nan)
         codes, found = pd.factorize(series.astype(object))
-        words = pd.Series([*found, None], dtype=object)
-        forms = dict.fromkeys((form or date_form(words[:-1]) or ISO, ISO))
-        read = [pd.to_datetime(words, format=f, errors="coerce", utc=True) for f in forms]
-        return np.asarray(dates(read[0].fillna(read[-1]))[codes])
+        return np.asarray(dates(times(pd.Series([*found, None], dtype=object), form))[codes])
     parts = pd.to_datetime(series, utc=True).dt
     hour = parts.hour + parts.minute / 60.0 + parts.second / 3600.0
     each = (parts.year, parts.day_of_year - 1, parts.day_of_week, hour)
     return np.column_stack([part.to_numpy(np.float64, na_value=np.nan) for part in each])
+
+
+def times(words: Any, form: str = "") -> Any:
+    """Return words as times in UTC; NaT where one is missing or not in the form; see `dates`."""
+    forms = dict.fromkeys((form or date_form(words.dropna()) or ISO, ISO))
+    read = [pd.to_datetime(words, format=f, errors="coerce", utc=True) for f in forms]
+    return read[0].fillna(read[-1])
 
 
 def date_form(words: Any) -> str:

@@ -15,7 +15,7 @@ from sparsegp.data.frames import Frame, column_names, column_places, is_frame, l
 from sparsegp.data.labels import REAL_KINDS, Numbers, encode, tidy_labels
 from sparsegp.data.means import Targets, learn_means, many_levels
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
-from sparsegp.types import DaskArray, Doubles, Integers, Labels
+from sparsegp.types import Booleans, DaskArray, Doubles, Integers, Labels
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +145,9 @@ class Table:
         """
         if self.frame is None:
             return self
-        frame, _ = self._weighted_rows()
+        frame, rows = self.frame, np.ones(len(self.frame), bool)
+        if self.weights is not None and self.weights.any():
+            frame, rows = frame.take(self.weights > 0.0), self.weights > 0.0
         encoding = Encoding.learn(frame, self.source, self.kinds, scheduler)
         if encoding.is_plain:
             medians = np.array([column.fill for column in encoding.columns])
@@ -155,26 +157,18 @@ class Table:
             logger.warning("%s has columns taken for categories: %s", self.source, doubts)
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
-        return self.encoded(self._with_means(encoding, of_numbers, scheduler), to_learn=True)
+        if of_numbers is not None and many_levels(encoding):
+            targets = self._targets(rows, of_numbers)
+            encoding = learn_means(encoding, frame, targets, self.source, scheduler)
+        return self.encoded(encoding, to_learn=True)
 
-    def _weighted_rows(self) -> tuple[Any, Any]:
-        """Return the frame of the rows of positive weight, and which these are."""
-        if self.frame is None or self.weights is None or not self.weights.any():
-            return self.frame, slice(None)
-        return self.frame.take(self.weights > 0.0), self.weights > 0.0
-
-    def _with_means(self, encoding: Encoding, of_numbers: bool | None, scheduler: Any) -> Encoding:
-        """Return an encoding that may have mean labels."""
-        if of_numbers is None or not many_levels(encoding):
-            return encoding
-        frame, rows = self._weighted_rows()
+    def _targets(self, rows: Booleans, of_numbers: bool) -> Targets:
+        """Return what means of some rows, given by a mask (n,), are computed of."""
         if of_numbers:
             target = Numbers.of(self.y, self.source).encode(self.y, self.source)
-            targets = Targets(target[rows, np.newaxis], (MEAN,))
-        else:
-            classes, codes = self.codes()
-            targets = Targets.of_classes(classes, codes[rows])
-        return learn_means(encoding, frame, targets, self.source, scheduler)
+            return Targets(target[rows, np.newaxis], (MEAN,))
+        classes, codes = self.codes()
+        return Targets.of_classes(classes, codes[rows])
 
     def encoded(self, encoding: Encoding | None, to_learn: bool = False) -> "Table":
         """Return the table as numbers, by the encoding of a model; None accepts only numbers.

@@ -85,9 +85,9 @@ def numbers_rows(values: Any, name: str, place: int) -> bool:
     if ID.fullmatch(name):
         return True
     steps = values.diff()[1:]
-    if name == f"{UNNAMED}{place}":
-        return place == 0 and bool((steps > 0).all())
-    return place == 0 and bool((steps == 1).all()) and values.iloc[0] in (0, 1)
+    if name != f"{UNNAMED}0":
+        return place == 0 and bool((steps == 1).all()) and values.iloc[0] in (0, 1)
+    return bool((steps > 0).all())
 
 
 @dataclass(frozen=True)
