@@ -16,6 +16,7 @@ from sparsegp.ivm.scores import Scores
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
 from sparsegp.math.products import TILE, matmul_few_rows
+from sparsegp.math.subnormals import drop_tiny, rounded
 from sparsegp.math.summation import snap
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -101,15 +102,15 @@ class RowBlock(Block):
         x, found = batch.padded_rows(batch.x), []
         for c, kernel in enumerate(self.settings.kernels):
             factor = batch.padded_factor(c)
-            past = factor[:, :t].astype(dtype)
-            within = inverse_lower(factor[:, t:]).astype(dtype)
+            past = rounded(factor[:, :t], dtype)
+            within = rounded(inverse_lower(factor[:, t:]), dtype)
             columns = np.empty((self.n_tiles, batch.slots, self.width), dtype=dtype)
             for tiles in self._groups():
                 X, half_norms = self._inputs(tiles)
                 sigma = kernel(X, x, half_norms).transpose(0, 2, 1)
                 for these, panel in self._panels(c):
                     sigma -= np.matmul(past[:, these], panel[tiles])  # eq. 5.1
-                np.matmul(within, sigma, out=columns[tiles])
+                drop_tiny(np.matmul(within, drop_tiny(sigma), out=columns[tiles]))
             found.append(columns)
         return found
 

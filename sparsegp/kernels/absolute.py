@@ -22,6 +22,7 @@ from sparsegp.math.differences import (
     weighted_differences,
     weighted_segment_differences,
 )
+from sparsegp.math.subnormals import exp_in_place
 from sparsegp.types import Booleans, Doubles, Floats
 
 LAPLACE_SCALE = 0.8
@@ -214,7 +215,7 @@ class Exponential(Absolute):
     def _matrix(self, pair: Pair) -> Floats:
         K = self._sums(pair)
         np.negative(K, out=K)
-        return np.exp(K, out=K)
+        return exp_in_place(K)
 
     def _outer_abs_derivative(self, K: Floats, p: int) -> Floats:
         return K

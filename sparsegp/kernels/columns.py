@@ -15,6 +15,7 @@ from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
 from sparsegp.kernels.pair import Pair, negative_half_squared_distance, weighted_displacements
 from sparsegp.kernels.stationary import Stationary
 from sparsegp.lists import join_first
+from sparsegp.math.subnormals import exp_in_place
 from sparsegp.types import Doubles, Floats
 
 
@@ -75,7 +76,7 @@ class ARD(ByColumn, name="ard"):
         X, Z = pair.X, pair.Z
         weights = [check_range(1 / scale / scale, X.dtype, self) for scale in self.length_scales]
         G = negative_half_squared_distance(X, Z, np.array(weights, X.dtype))
-        return np.exp(G, out=G)
+        return exp_in_place(G)
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         # d/d log l_j = sum_ik q_ik (x_ij - z_kj)^2 / l_j^2, q = w k: the square expanded

@@ -14,6 +14,7 @@ import numpy as np
 from sparsegp.kernels.base import Kernel
 from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
 from sparsegp.kernels.pair import Pair, weighted_displacements
+from sparsegp.math.subnormals import exp_in_place
 from sparsegp.types import Doubles, Floats
 
 
@@ -98,10 +99,10 @@ class RBF(Isotropic, name="rbf"):
     supports_ard: ClassVar[bool] = True  # with them it becomes an `ARD`
 
     def _profile(self, G: Floats) -> Floats:
-        return np.exp(G, out=G)
+        return exp_in_place(G)
 
     def _radial_derivative(self, G: Floats) -> Floats:
-        return np.asarray(np.exp(G))
+        return exp_in_place(G.copy())
 
 
 class Matern32(Isotropic, name="matern32"):
@@ -114,13 +115,12 @@ class Matern32(Isotropic, name="matern32"):
         G *= -6
         s = np.sqrt(G, out=G)
         decay = np.negative(s)
-        np.exp(decay, out=decay)
         s += 1
-        s *= decay
+        s *= exp_in_place(decay)
         return s
 
     def _radial_derivative(self, G: Floats) -> Floats:
-        return np.asarray(3 * np.exp(-np.sqrt(-6 * G)))
+        return 3 * exp_in_place(-np.sqrt(-6 * G))
 
 
 class Matern52(Isotropic, name="matern52"):
@@ -137,9 +137,9 @@ class Matern52(Isotropic, name="matern52"):
         value *= s
         value += 1
         np.negative(s, out=s)
-        value *= np.exp(s, out=s)
+        value *= exp_in_place(s)
         return value
 
     def _radial_derivative(self, G: Floats) -> Floats:
         s = np.sqrt(-10 * G)
-        return np.asarray(5 * (1 + s) * np.exp(-s) / 3)
+        return np.asarray(5 * (1 + s) * exp_in_place(-s) / 3)

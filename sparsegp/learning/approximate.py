@@ -94,11 +94,10 @@ class ApproximateFit:
 
     def _features(self, X: Floats) -> Floats:
         """Return the features (d, n) of rows (n, p), computed in pieces to save memory."""
-        own = self.factor.astype(X.dtype)  # so that everything has that precision
-        active, found = self.active.astype(X.dtype), np.empty((len(own), len(X)), X.dtype)
+        active, found = self.active.astype(X.dtype), np.empty((len(self.active), len(X)), X.dtype)
         for start in range(0, len(X), ROWS):
             some = slice(start, start + ROWS)
-            found[:, some] = solve_lower_in_place(own, self.kernel(active, X[some]))
+            found[:, some] = solve_lower_in_place(self.factor, self.kernel(active, X[some]))
         return found
 
     def maximise(self, scale: float) -> Doubles:

@@ -34,6 +34,7 @@ from sparsegp.math.linalg import (
     solve_lower,
     solve_lower_in_place,
 )
+from sparsegp.math.subnormals import drop_tiny
 from sparsegp.types import Doubles, Floats, Integers
 
 FIRST, LONGEST = 0.5, 1.0
@@ -186,14 +187,13 @@ class HeldOut:
         X, U = self.X, self.X[self.active]
         own = np.asarray(kernel(U.astype(np.float64), U.astype(np.float64)), np.float64)
         factor, _ = jittered_cholesky(own, "the kernel of active rows", least=JITTER)
-        lower: Any = factor.astype(X.dtype)
         features, pulls_back = np.empty((len(U), len(X)), X.dtype), []
         pieces = [slice(first, first + PIECE) for first in range(0, len(U), PIECE)]
         for piece in pieces:
             features[piece], pull_back = kernel.with_pull_back(U[piece], X)
             pulls_back.append(pull_back)
-        features = solve_lower_in_place(lower, features)
-        total, own = 0.0, np.zeros_like(lower)
+        features = solve_lower_in_place(factor, features)
+        total, own = 0.0, np.zeros_like(factor, X.dtype)
         of_active: list[list[Floats]] = [[], []]
         of_rows: list[list[Floats]] = [[], []]
         for half, others in enumerate(self.halves):
@@ -257,7 +257,7 @@ class Fit:
         self.rows = rows
         gradient = rows.log_p_and_gradient(start)[1]
         curvature = rows.curvature(rows.probability(gradient))
-        scaled = rows.features * np.sqrt(rows.weighted(curvature))
+        scaled = drop_tiny(rows.features * np.sqrt(rows.weighted(curvature)))
         metric = (scaled @ scaled.T).astype(np.float64)
         metric[np.diag_indices_from(metric)] += 1.0
         factor = lower_cholesky(metric, "the curvature of a small fit", in_place=True)

@@ -20,6 +20,7 @@ from scipy.special import log_softmax
 
 from sparsegp.math.lbfgs import Ascent, Function
 from sparsegp.math.products import matmul_few_columns
+from sparsegp.math.subnormals import exp_in_place
 from sparsegp.types import Doubles, Floats
 
 MAX_ROUNDS = 30
@@ -74,7 +75,7 @@ class Softmax:
         The gradient is the one-hot label minus the probabilities.
         """
         mean = latent - latent.max(axis=1, keepdims=True)
-        p = np.exp(mean)
+        p = exp_in_place(mean.copy())
         total, number = p.sum(axis=1, keepdims=True), np.arange(len(mean))
         log_p = mean[number, self.target] - np.log(total[:, 0])
         p /= -total
@@ -152,7 +153,7 @@ class Logistic(Softmax):
         """Return log p of the class of each row (n,), and its gradient (n, 1)."""
         sign = np.where(self.target == 0, ROOT, -ROOT).astype(latent.dtype)
         lead = sign * latent[:, 0]
-        ratio = np.exp(-np.abs(lead))
+        ratio = exp_in_place(-np.abs(lead))
         other = np.where(lead > 0.0, ratio, 1.0) / (1.0 + ratio)
         return np.minimum(lead, 0.0) - np.log1p(ratio), (sign * other)[:, np.newaxis]
 

@@ -9,10 +9,13 @@ from scipy.linalg import cholesky, get_blas_funcs, solve_triangular
 from scipy.linalg.lapack import dpotri, dtrtri
 
 from sparsegp.errors import NumericalError
+from sparsegp.math.subnormals import drop_tiny, rounded
 from sparsegp.types import Doubles, Floats
 
 BLOCK = 512
 """Rows and columns of a block in products of triangular matrices."""
+SOLVED, SMALL = 64, 1e-9
+"""Rows of a block in `solve_lower_in_place`, and what is small there."""
 
 
 def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Doubles:
@@ -169,13 +172,22 @@ def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Do
     return np.asarray(solve_triangular(factor, right, trans=trans, lower=True, check_finite=False))
 
 
-def solve_lower_in_place(factor: Floats, right: Floats) -> Floats:
-    """Return L^-1 R, (d, n), overwriting R if its rows are contiguous.
+def solve_lower_in_place(factor: Doubles, right: Floats) -> Floats:
+    """Return L^-1 R, (d, n), in the precision of R, whose rows are contiguous and overwritten.
 
-    If R has many columns, copies into LAPACK's order would take half as long as the solution.
+    If L is close to block diagonal, numbers decay from row to row until they are subnormal. Where
+    some are small already, these are dropped in time, and only products of matrices are taken.
     """
-    trsm = get_blas_funcs("trsm", (factor, right))
-    return np.asarray(trsm(1.0, factor, right.T, side=1, lower=1, trans_a=1, overwrite_b=1).T)
+    if np.abs(right).min(initial=np.inf) > SMALL:
+        own = factor.astype(right.dtype)
+        trsm = get_blas_funcs("trsm", (own, right))
+        return np.asarray(trsm(1.0, own, right.T, side=1, lower=1, trans_a=1, overwrite_b=1).T)
+    for start in range(0, len(factor), SOLVED):
+        rows = slice(start, start + SOLVED)
+        inverse, own = inverse_triangle(factor[rows, rows]), right[rows]
+        own -= rounded(factor[rows, :start], right.dtype) @ right[:start]
+        own[:] = drop_tiny(rounded(inverse, right.dtype) @ drop_tiny(own))
+    return right
 
 
 def solve_factored(factor: Doubles, right: Doubles) -> Doubles:

@@ -23,6 +23,7 @@ import numpy as np
 
 from sparsegp.math.linalg import solve_lower
 from sparsegp.math.quantiles import Quantiles
+from sparsegp.math.subnormals import rounded
 from sparsegp.posterior.early_stopping import MAX_STEPS, scale_of
 from sparsegp.posterior.limits import conformal_scores
 from sparsegp.posterior.objective import Problem
@@ -53,7 +54,7 @@ class Folds(Problem):
         x, self.target = np.concatenate(inputs, dtype=np.float64), np.concatenate(targets)
         own = np.asarray(active.x, dtype=np.float64)
         self.features = [
-            solve_lower(factor, np.asarray(kernel(own, x), np.float64)).astype(rows.precision)
+            rounded(solve_lower(factor, np.asarray(kernel(own, x), np.float64)), rows.precision)
             for kernel, factor in zip(active.kernels, self.factors, strict=True)
         ]
         self.folds, self.n_sets = rows.folds, int(rows.folds.max()) + 2

@@ -18,6 +18,7 @@ from sparsegp.math.linalg import (
     solve_lower,
 )
 from sparsegp.math.products import TILE
+from sparsegp.math.subnormals import rounded
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows, penalty_jitter
 from sparsegp.posterior.past import JITTER
@@ -117,9 +118,12 @@ class Problem:
         """Return B of kernel k."""
         B = np.empty_like(self.whole[k], dtype=precision)
         weight = self.active.likelihood.metric_curvature * self.columns / TILE
+        diagonal = float(np.trace(self.whole[k]) / self.scale + np.trace(self.gram[k]) * weight)
+        diagonal /= len(B)
         for start in range(0, len(B), BLOCK):  # small temporaries
             some = slice(start, start + BLOCK)
-            B[some] = self.whole[k][some] / self.scale + self.gram[k][some] * weight
+            whole = self.whole[k][some] / self.scale + self.gram[k][some] * weight
+            B[some] = rounded(whole, precision, diagonal)
         return B
 
     def start(self) -> Doubles:

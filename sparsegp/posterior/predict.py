@@ -17,7 +17,7 @@ Rows are processed in tiles of a fixed size, so that the prediction for a row do
 number of rows in a call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 
@@ -34,6 +34,7 @@ from sparsegp.math.linalg import (
     triangle_of_inverse,
 )
 from sparsegp.math.products import TILE
+from sparsegp.math.subnormals import drop_tiny, rounded
 from sparsegp.posterior.base import (
     COVARIANCE,
     ActiveRows,
@@ -124,9 +125,10 @@ class Posterior:
         self.kernels, self.prior_scale = active.kernels, weights.calibration.prior_scale
         self.x = [np.asarray(active.x[members], np.float64) for members in active.members()]
         self.half_norms = [half_squared_norms(own) for own in self.x]
-        whitened, triangles = weights.whitened, weights.reduction
+        whitened = weights.whitened
+        triangles: Sequence[Floats] | None = weights.reduction
         if triangles is not None and not active.likelihood.numeric:
-            triangles = [each.astype(active.x.dtype) for each in triangles]
+            triangles = [rounded(each, active.x.dtype) for each in triangles]
         if whitened is None or triangles is None:
             factors = active.factors()
             pairs = zip(factors, weights.coefficients, strict=True)
@@ -190,6 +192,7 @@ def _squared_length(W: Floats, k: Doubles) -> Doubles:
     total = np.zeros(k.shape[1] + 2 * MARGIN)
     inner = np.zeros((len(W), len(total)), W.dtype)
     inner[:, columns] = k
+    drop_tiny(inner)
     for start in range(0, len(W), TILE):
         stop = start + TILE
         w = W[start:stop, :stop] @ inner[:stop]
