@@ -164,11 +164,11 @@ class Table:
 
     def _targets(self, rows: Booleans, of_numbers: bool) -> Targets:
         """Return what means of some rows, given by a mask (n,), are computed of."""
+        y = None if self.y is None else self.y[rows]
         if of_numbers:
-            target = Numbers.of(self.y, self.source).encode(self.y, self.source)
-            return Targets(target[rows, np.newaxis], (MEAN,))
-        classes, codes = self.codes()
-        return Targets.of_classes(classes, codes[rows])
+            target = Numbers.of(y, self.source).encode(y, self.source)
+            return Targets(target[:, np.newaxis], (MEAN,))
+        return Targets.of_classes(*encode(y, self.source, self.classes))
 
     def encoded(self, encoding: Encoding | None, to_learn: bool = False) -> "Table":
         """Return the table as numbers, by the encoding of a model; None accepts only numbers.

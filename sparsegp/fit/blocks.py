@@ -52,8 +52,8 @@ class SparseRun(Run[SparseModel]):
     scratch : str, optional
         Directory for files that hold scaled inputs and stub matrices instead of memory.
     first : Integers (m,), optional
-        Rows that are included before all others, in this order; they and their copies are not
-        validation rows.
+        Rows that are included before all others, in this order, except validation rows and their
+        copies: rows that were selected once are harder to predict than others.
     past : PastRows, optional
         Summary of earlier training rows that are no longer available; the active rows kept from
         them are active from the start.
@@ -106,7 +106,7 @@ class SparseRun(Run[SparseModel]):
             data.target, settings, data.train.origin, keeps_scale=self.past is not None
         )
         family = np.arange(n) if data.train.origin is None else data.train.origin
-        self.validation &= ~np.isin(family, family[self.first])
+        self.first = self.first[~np.isin(family[self.first], family[self.validation])]
         folds = choose_folds(data.target, settings, data.train.origin)
         self.folds = folds if self.past is None else folds[:0]
         self.total, self.validation_weights = float(n), cast("Doubles | float", 1.0)

@@ -1,5 +1,7 @@
 """Categories of very many levels: the mean labels of those that are rare."""
 
+from dataclasses import replace
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -213,3 +215,23 @@ def test_unsound_means_are_refused(change, rows):
     columns[1]["means"] = change([list(each) for each in columns[1]["means"]])
     with pytest.raises(DataError, match="an encoding must have"):
         Encoding.from_json(columns)
+
+
+@pytest.mark.parametrize("far", [1e9, np.nan])
+def test_rows_without_weight_tell_means_nothing(far):
+    frame, y = drawn(3)
+    weights = np.where(np.arange(N) < 30, 0.0, 1.0)
+    others = np.where(weights > 0.0, y, far)
+    expected, table = (
+        replace(table_from_frame(frame, labels), weights=weights).learnt(of_numbers=True)
+        for labels in (y, others)
+    )
+    assert table.encoding == expected.encoding
+
+
+def test_classes_without_weight_have_no_means(rows):
+    frame, y = rows
+    labels = np.where(np.arange(N) < 30, [f"no {i}" for i in range(N)], y.astype(str))
+    weights = np.where(np.arange(N) < 30, 0.0, 1.0)
+    table = replace(table_from_frame(frame, labels), weights=weights)
+    assert [*means_of(table.learnt(of_numbers=False))] == ["0", "1", "2"]

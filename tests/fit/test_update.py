@@ -304,3 +304,19 @@ def test_labels_of_a_regression_keep_their_units():
     updated = sparsegp.update(first, X[400:], y[400:] + 9.0, old=(X[:400], y[:400]))
     assert updated.numbers == first.numbers
     assert updated.likelihood == first.likelihood
+
+
+def test_old_rows_calibrate_as_when_all_are_trained_anew():
+    """Active rows are harder to predict than others, so validation rows must not lack them."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(2200, 3))
+    y = (1.5 * np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + rng.logistic(size=2200) > 0.0).astype(
+        int
+    )
+    how = {"kernel": "30*laplace", "n_active": 500, "runtime": "threads=1"}
+    first = sparsegp.train(X[:2000], y[:2000], **how)
+    updated = sparsegp.update(first, X[2000:], y[2000:], old=(X[:2000], y[:2000]))
+    again = sparsegp.train(X, y, **how)
+    found, expected = (min(m.report["validation_nlpp"].values()) for m in (updated, again))
+    assert found == pytest.approx(expected, abs=0.03)
+    assert np.isin(first.rows, updated.rows).mean() > 0.5
