@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import entr
 
 from sparsegp import memory
 from sparsegp.data import Table, as_table
@@ -33,6 +32,7 @@ from sparsegp.learning.plan import (
     MAX_ROWS,
     REESTIMATE_ROWS,
     Plan,
+    noise_level,
     sample_rows,
 )
 from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, search
@@ -293,8 +293,7 @@ class Tuning(Run[Tuned]):
             validation=self.settings.n_validation,
         )
         if not (self.max_trials or plan.confirmation or self.settings.is_regression):
-            shares = np.bincount(sample.target, sample.weights)
-            plan = replace(plan, entropy=float(entr(shares / shares.sum()).sum()))
+            plan = replace(plan, noise=noise_level(np.bincount(sample.target, sample.weights)))
         return replace(plan, errors=GUARD_ERRORS) if self.is_given or self._is_guarded else plan
 
     def _sizes(self) -> list[int]:

@@ -3,8 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from scipy.special import entr
+
 from sparsegp.kernels import SEGMENTS
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS, SAFE
+from sparsegp.types import Doubles, Integers
 
 MAX_ROWS, MAX_ACTIVE = 16000, 2000
 """Maximum numbers of rows and active rows of a trial, to bound its time; no lower, since few active
@@ -44,11 +48,20 @@ REESTIMATE_ROWS, REESTIMATE_ENTRIES, COLUMNS_PER_CLASS, REESTIMATE_ACTIVE = 8000
 columns; and active rows."""
 ACTIVE_SIZES = (1000, 2000, 4000)
 """Numbers of active rows to choose from, if the number is not given."""
+NOISY, NOISY_MANY = 0.75, 0.95
+"""NLPP relative to the entropy of the classes, above which labels are mostly noise; the second for
+more than two classes, where less noise hides as much to learn."""
 
 
 def sample_rows(p: int, most: int = MAX_ROWS) -> int:
     """Return the maximum number of rows of a sample with p columns, to fit `most` of them."""
     return min(most + MAX_HELD_OUT, max(MIN_SAMPLE, MAX_ENTRIES // p))
+
+
+def noise_level(shares: Doubles | Integers) -> float:
+    """Return the NLPP above which labels are mostly noise, given the weights of the classes."""
+    share = NOISY_MANY if np.count_nonzero(shares) > 2 else NOISY
+    return share * float(entr(shares / shares.sum()).sum())
 
 
 @dataclass(frozen=True)
@@ -95,8 +108,9 @@ class Plan:
         from.
     is_regression : bool
         Whether it is a regression.
-    entropy : float, optional
-        That of the classes, in nats. If given, the search ends early where labels are mostly noise.
+    noise : float, optional
+        NLPP above which labels are mostly noise, see `noise_level`; if given, the search ends early
+        there.
     """
 
     first: Size
@@ -112,7 +126,7 @@ class Plan:
     reestimation: Size | None = None
     confirmation: Size | None = None
     is_regression: bool = False
-    entropy: float | None = None
+    noise: float | None = None
 
     @classmethod
     def of(

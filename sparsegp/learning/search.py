@@ -36,8 +36,6 @@ MIN_ROWS_FOR_SUM, MIN_ROWS_FOR_SUM_IN_REGRESSION = 2000, 1000
 target carries more information than a class."""
 CLOSE_ERRORS = 2.0
 """Standard errors within which a kernel counts as nearly as good as the best."""
-NOISY = 0.75
-"""NLPP relative to the entropy of the classes, above which labels are mostly noise."""
 MAX_KINDS = 2
 """Maximum number of kinds of kernel whose length scales are re-estimated."""
 MIN_GAIN, GAIN_DECAY = 0.01, 0.5
@@ -213,7 +211,7 @@ class Search:
     def _ends_after(self, compared: Iterable[int]) -> bool:
         """Return whether labels are mostly noise, and no candidate clearly leads those compared."""
         best = self.outcomes[self._best()]
-        if self.plan.entropy is None or best.nlpp is None or best.nlpp < NOISY * self.plan.entropy:
+        if self.plan.noise is None or best.nlpp is None or best.nlpp < self.plan.noise:
             return False
         return not all(best.leads(self.outcomes[n], CLOSE_ERRORS) for n in compared)
 

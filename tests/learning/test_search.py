@@ -8,7 +8,7 @@ import pytest
 from sparsegp.kernels import parse
 from sparsegp.learning import plan as module
 from sparsegp.learning.by_column import with_ard, with_warping
-from sparsegp.learning.plan import Plan, Size
+from sparsegp.learning.plan import Plan, Size, noise_level
 from sparsegp.learning.search import search
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS, SAFE, Candidates
 from sparsegp.learning.trials import Outcome
@@ -486,21 +486,21 @@ def test_a_regression_learns_with_both_scalings_if_they_are_close(n_classes, noi
 
 
 @pytest.mark.parametrize(
-    ("n", "nlpp", "noise", "entropy", "stages"),
+    ("n", "nlpp", "noise", "level", "stages"),
     [
-        (1400, 0.9, 30.0, 1.0, {1}),  # nothing clearly leads the linear kernels
-        (1400, 0.9, 0.0, 1.0, {1, 2}),
-        (1400, 0.7, 30.0, 1.0, {1, 2}),  # there is much to learn
-        (5000, 0.9, 30.0, 1.0, {1, 2}),
-        (5000, 0.9, 0.0, 1.0, {1, 2}),  # length scales gain nothing
-        (5000, 0.7, 0.0, 1.0, {1, 2, 4}),
-        (5000, 0.7, 30.0, 1.0, {1, 2, 4}),
+        (1400, 0.9, 30.0, 0.75, {1}),  # nothing clearly leads the linear kernels
+        (1400, 0.9, 0.0, 0.75, {1, 2}),
+        (1400, 0.7, 30.0, 0.75, {1, 2}),  # there is much to learn
+        (5000, 0.9, 30.0, 0.75, {1, 2}),
+        (5000, 0.9, 0.0, 0.75, {1, 2}),  # length scales gain nothing
+        (5000, 0.7, 0.0, 0.75, {1, 2, 4}),
+        (5000, 0.7, 30.0, 0.75, {1, 2, 4}),
         (5000, 0.9, 30.0, None, {1, 2, 4}),
     ],
 )
-def test_where_labels_are_mostly_noise_it_ends_early(n, nlpp, noise, entropy, stages):
+def test_where_labels_are_mostly_noise_it_ends_early(n, nlpp, noise, level, stages):
     nature = Nature({"30*laplace(1.6)": nlpp, "30.0*laplace(1.6)": nlpp}, noise=noise)
-    plan = replace(Plan.of((n, 0, 2), 60, None), entropy=entropy)
+    plan = replace(Plan.of((n, 0, 2), 60, None), noise=level)
     found = search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
     assert {trial.rung for trial in nature.trials} == stages
     assert found.ended == "all rungs"
@@ -508,6 +508,12 @@ def test_where_labels_are_mostly_noise_it_ends_early(n, nlpp, noise, entropy, st
 
 def test_length_scales_that_gain_much_are_learnt_again_even_from_noise():
     nature = Nature({GIVEN: 0.9, learnt(GIVEN): 0.8})
-    plan = replace(Plan.of((5000, 0, 2), 60, None), entropy=1.0)
+    plan = replace(Plan.of((5000, 0, 2), 60, None), noise=0.75)
     search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
     assert {trial.rung for trial in nature.trials} == {1, 2, 4}
+
+
+def test_labels_of_many_classes_are_noise_only_near_their_entropy():
+    assert noise_level(np.array([5.0, 5.0])) == pytest.approx(0.75 * np.log(2.0))
+    assert noise_level(np.array([2.0, 0.0, 2.0])) == noise_level(np.array([1.0, 1.0]))
+    assert noise_level(np.ones(4)) == pytest.approx(0.95 * np.log(4.0))
