@@ -74,13 +74,14 @@ class Softmax:
 
         The gradient is the one-hot label minus the probabilities.
         """
-        mean = latent - latent.max(axis=1, keepdims=True)
-        p = exp_in_place(mean.copy())
-        total, number = p.sum(axis=1, keepdims=True), np.arange(len(mean))
-        log_p = mean[number, self.target] - np.log(total[:, 0])
+        by_class, number = np.ascontiguousarray(latent.T), np.arange(len(latent))
+        by_class = by_class - by_class.max(axis=0)
+        p = exp_in_place(by_class.copy())
+        total = p.sum(axis=0)
+        log_p = by_class[self.target, number] - np.log(total)
         p /= -total
-        p[number, self.target] += 1.0
-        return log_p, p
+        p[self.target, number] += 1.0
+        return log_p, np.ascontiguousarray(p.T)
 
     def probability(self, gradient: Floats) -> Floats:
         """Return the probabilities (n, K) from the gradient of log p, (n, K)."""
@@ -94,13 +95,12 @@ class Softmax:
 
     def curvature(self, p: Floats) -> Floats:
         """Return the curvature of -log p, (n,): the trace of its Hessian over K - 1."""
-        found: Floats = (p * (1.0 - p)).sum(axis=1) / (self.n_latent - 1)
-        return found
+        return _row_sums(p * (1.0 - p)) / (self.n_latent - 1)
 
     def hessian_product(self, p: Floats, change: Floats) -> Floats:
         """Multiply changes of latent values, (n, K), by minus the Hessian of the log likelihood."""
         bent = p * change
-        bent -= p * bent.sum(axis=1, keepdims=True)
+        bent -= p * _row_sums(bent)[:, np.newaxis]
         return self.weighted(bent)
 
     def weighted(self, of_rows: Floats) -> Floats:
@@ -236,6 +236,11 @@ def target_log_p(prediction: Doubles, target: Any, weights: Floats | None = None
     square = (target - prediction[:, 0]) ** 2
     noise = _noise(square, weights)
     return np.asarray(-0.5 * (np.log(2.0 * np.pi * noise) + square / noise))
+
+
+def _row_sums(values: Floats) -> Floats:
+    """Return the sums of the rows of (n, K), up to eight times as fast as numpy for few columns."""
+    return np.asarray(np.ascontiguousarray(values.T).sum(axis=0))
 
 
 def _noise(square: Floats, weights: Floats | None) -> float:
