@@ -53,6 +53,8 @@ class Setting:
         Condition under which it has an effect, such as "sites=moments".
     unset : str
         Meaning of None, for the help text.
+    listed : bool
+        Whether it is a list, with commas between its items.
     flag : str
         Option of the command line, if not derived from the name.
     negated_help : str
@@ -71,6 +73,7 @@ class Setting:
     below: float | None = None
     applies: str = ""
     unset: str = ""
+    listed: bool = False
     flag: str = ""
     negated_help: str = ""
 

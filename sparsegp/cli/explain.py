@@ -17,7 +17,7 @@ FIRST = 5
 @click.command()
 @click.argument("run")
 @click.argument("data")
-@shared.text("--rows", "ROWS", f"Rows of DATA from 0 on, such as 0,5,7 or 0:10.  [0:{FIRST}]")
+@shared.items("--rows", "ROWS", f"Rows of DATA from 0 on, such as 0,5,7 or 0:10.  [0:{FIRST}]")
 @shared.number("--most", "Active rows for each class, and columns, per row.  [5]")
 @shared.text(
     "--plots", "DIR", "If rows are images: draw each with its active rows (needs matplotlib)."

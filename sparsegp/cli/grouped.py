@@ -107,7 +107,7 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
                 "number or a text, or a flag with true or false"
             )
         if flag is None:
-            taken[str(each.name)] = given
+            taken[str(each.name)] = [given] if getattr(each, "multiple", False) else given
         elif given or flag.secondary_opts:  # like --no-header of --header
             taken[str(each.name)] = flag.flag_value if given else False
     ctx.default_map = taken

@@ -55,6 +55,8 @@ def of_setting(setting: Setting) -> Options:
         return [each for each in map(str, setting.names) if each.startswith(begun)]
 
     more: dict[str, Any] = {"shell_complete": completed} if setting.choices else {}
+    if setting.listed:
+        return items(name, metavar, words)
     return click.option(name, setting.name, type=setting.kind, metavar=metavar, help=words, **more)
 
 
@@ -86,6 +88,15 @@ def together(options: Iterable[Options]) -> Options:
 def text(name: str, metavar: str, help: str) -> Options:
     """Return an option that takes a text."""
     return click.option(name, metavar=metavar, help=help)
+
+
+def items(name: str, metavar: str, help: str) -> Options:
+    """Return an option that takes a list; if it is given repeatedly, the lists are joined."""
+
+    def joined(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
+        return ",".join(given) if given else None
+
+    return click.option(name, metavar=metavar, help=help, multiple=True, callback=joined)
 
 
 def number(name: str, help: str, kind: type = int) -> Options:
@@ -152,7 +163,7 @@ def columns_with(label: str, ids: str, drop: str = "") -> Options:
                 "Column of the labels: a name, or a number from 0, or from the end if negative. "
                 f" [{label}]",
             ),
-            text(
+            items(
                 "--drop",
                 "NAME,...",
                 f'Leave out these columns; "a, b" in quotes is one name.{drop}',
@@ -172,7 +183,7 @@ def columns_with(label: str, ids: str, drop: str = "") -> Options:
             text(
                 "--encoding", "NAME", "Encoding of a text file, such as utf-8, utf-16 or latin-1."
             ),
-            text("--missing", "WORD,...", "Additional markers of missing values in a text file."),
+            items("--missing", "WORD,...", "Additional markers of missing values in a text file."),
         ]
     )
 
@@ -190,7 +201,7 @@ columns = columns_with(
 )
 weighted_columns = together([columns, weight_column("  [that of the model]")])
 """The same for commands that use labels."""
-kinds = text(
+kinds = items(
     "--kinds",
     "NAME=KIND,...",
     "Column types that are not detected correctly: number, truth, category or date.",

@@ -131,6 +131,7 @@ class TrainSettings(Settings):
         "",
         "Weights of the log likelihoods of each class: balanced, which gives all classes the same "
         "total weight, or labels with weights, such as a=2,b=0.5.",
+        listed=True,
     )
     stub_entries: int | None = setting(
         None,

@@ -12,7 +12,8 @@ from tests.processes import invoke, told
 
 def test_explain(trained, files, tmp_path):
     model, X = sparsegp.load(trained), np.load(files / "only.npz")["X"]
-    arguments = ("explain", trained, files / "only.npz", "--rows", "7,2:4", "--most", 3)
+    named = ("explain", trained, files / "only.npz", "--most", 3)
+    arguments = (*named, "--rows", "7,2:4")
     expected = [each.to_json() for each in model.explain(X[[7, 2, 3]], 3)]
     record = told(*arguments)
     found = record["explanations"]
@@ -21,7 +22,7 @@ def test_explain(trained, files, tmp_path):
     assert found == json.loads(json.dumps(expected))
     assert f"row 7: {expected[0]['predicted']} (" in invoke(*arguments).stdout
     for more in ((), ("--image", "1x4")):
-        invoke(*arguments, "--rows", 1, "--plots", tmp_path, *more)
+        invoke(*named, "--rows", 1, "--plots", tmp_path, *more)
     assert {path.name for path in tmp_path.iterdir()} == {"row-1.png", "row-1.svg"}
 
 

@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from sparsegp.cli.explain import explain
 from sparsegp.cli.grouped import GROUPS, SELDOM
 from sparsegp.cli.program import program
 from sparsegp.cli.train import train
@@ -61,6 +62,19 @@ def test_names_are_completed(monkeypatch):
     (option,) = (each for each in train.params if each.name == "criterion")
     context = train.make_context("train", ["digits"])
     assert [each.value for each in option.shell_complete(context, "en")] == ["entropy"]
+
+
+def test_lists_that_are_given_repeatedly_are_joined(tmp_path):
+    given = ["--drop", "a", "--missing", "x,z", "--kinds", "b=date", "--class-weight", "u=2"]
+    more = ["--drop", '"b, c"', "--missing", "w", "--kinds", "c=number", "--class-weight", "v=3"]
+    found = train.make_context("train", [*given, *more, "digits"]).params
+    assert (found["drop"], found["missing"]) == ('a,"b, c"', "x,z,w")
+    assert (found["kinds"], found["class_weight"]) == ("b=date,c=number", "u=2,v=3")
+    rows = explain.make_context("explain", ["run", "toy", "--rows", "0:2", "--rows", "5"])
+    assert rows.params["rows"] == "0:2,5"
+    (tmp_path / "run.toml").write_text('drop = "a,b"')
+    found = train.make_context("train", ["--config", str(tmp_path / "run.toml"), "digits"]).params
+    assert (found["drop"], found["missing"]) == ("a,b", None)
 
 
 def test_options_from_a_file(files, tmp_path):
