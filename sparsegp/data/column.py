@@ -112,7 +112,7 @@ class Column:
         """What most levels look like, other than a category, and what to do about it."""
         levels = (*self.levels, *self.rare)
         what = likeness(levels) if self.kind == "category" else ""
-        return what and f"{self.name!r}, where {levels[0]!r} and {what}"
+        return what and f"{self.name!r}, where {what}"
 
     @property
     def n_places(self) -> int:

@@ -35,14 +35,19 @@ def by_row(row: int, column: Any) -> str:
     return f"row {row}, column {quoted(column)}"
 
 
+COMMA = "give `decimal` ',' or, if a comma is the delimiter, write a point instead"
+DECIMALS = f"numbers with a decimal comma: {COMMA}"
+THOUSANDS = "numbers with separators of thousands: remove these"
+EITHER = f"numbers with a decimal comma or separators of thousands: remove these, or {COMMA}"
 LIKE = {
-    "numbers as text: convert them, in pandas by astype(float)": r"(?i:[+-]?\d*\.\d+(e[+-]?\d+)?)",
+    "numbers with a point: write a comma if it is the decimal mark, or nothing between thousands; "
+    "in a parquet file store numbers": r"(?i:[+-]?\d*\.\d+(e[+-]?\d+)?)",
     "dates that can be read in more than one way: write them as 2024-12-31": (
         r"\d\d?(/\d\d?/|-\d\d?-|\.\d\d?\.(?=\d{4}))(\d\d){1,2}([T ].*)?"
     ),
     "times of day: write them as numbers such as 13.5, or with the date": r"\d\d?:\d\d(:\d\d)?",
-    "numbers with separators of thousands: remove these": r"[+-]?\d{1,3}([,.' _]\d{3})+([,.]\d+)?",
-    "numbers with a decimal comma: write a point instead": r"[+-]?\d*,\d+",
+    THOUSANDS: r"[+-]?\d{1,3}([,.' _]\d{3})+([,.]\d+)?",
+    DECIMALS: r"[+-]?\d*,\d+",
     "percentages: remove the percent signs": r"[+-]?[\d.,]+ ?%",
     "amounts of money: remove the currency signs": r"[+-]?([$€£¥] ?[\d.,]+|[\d.,]+ ?[$€£¥])",
     "numbers with a unit: remove the unit": (
@@ -57,20 +62,39 @@ LIKE = {
 
 
 def likeness(words: Sequence[str]) -> str:
-    """Return what most words look like and what to do about it.
+    """Return what most words look like and what to do about it, beginning with the first of them.
 
     It is "" if that is nothing in `LIKE`, and they are not numbers next to others.
     """
-    others = [word for word in words if not (is_number(word) and math.isfinite(float(word)))]
-    if 0 < len(others) < 0.5 * len(words):
-        return (
-            f"most others look like numbers, but {quoted(others[0])} does not: give such words as "
-            "`missing` if they stand for missing values"
-        )
+    split: dict[bool, list[str]] = {True: [], False: []}
+    for word in words:
+        split[is_number(word) and math.isfinite(float(word))].append(word)
+    (numbers, others), n = split.values(), len(words)
     for what, pattern in LIKE.items():
-        if 2 * sum(map(bool, map(re.compile(pattern).fullmatch, words))) > len(words):
-            return f"most others look like {what}"
+        alike = [*filter(re.compile(pattern).fullmatch, others or words)]
+        if 2 * len(alike) > len(others or words) and 2 * len({*alike, *numbers}) > n:
+            is_mixed = bool(others) and (words[0] in numbers or 2 * len(alike) <= n)
+            beside = f"numbers or, as {quoted(alike[0])}, " if is_mixed else ""
+            told = _of_commas(words) if what == THOUSANDS else what
+            return _most(words, alike + numbers, beside + told)
+    if 0 < 2 * len(others) < n:
+        what = f"numbers: give words such as {quoted(others[0])} as `missing` if they stand for "
+        return _most(words, numbers, f"{what}missing values")
     return ""
+
+
+def _of_commas(words: Sequence[str]) -> str:
+    """Return whether words have decimal commas, separators of thousands, or either of these."""
+    if any(map(re.compile(r"[+-]?(0?,\d+|\d+,(\d\d?|\d{4,})|\d{4,},\d+)").fullmatch, words)):
+        return DECIMALS
+    grouped = re.compile(r"[+-]?\d+(,\d{3}\D.*|[^\d,]\d{3}.*)")
+    return THOUSANDS if any(map(grouped.fullmatch, words)) else EITHER
+
+
+def _most(words: Sequence[str], alike: Sequence[str], what: str) -> str:
+    first = quoted(words[0])
+    lead = first if words[0] in alike else f"{first} differs, but {quoted(alike[0])}"
+    return f"{lead} and most others look like {what}"
 
 
 def unlikeness(words: Sequence[str]) -> str:
@@ -78,8 +102,9 @@ def unlikeness(words: Sequence[str]) -> str:
     if found := likeness(words):
         return found
     if all(map(is_number, words)):
-        return "all others are numbers as text: convert them, in pandas by astype(float)"
-    return "a different value in nearly every row: `drop` it, or give it as `id_column`"
+        return f"{quoted(words[0])} and all others are numbers as text: store them as numbers"
+    such = f"{quoted(words[0])} and a different value in nearly every row"
+    return f"{such}: `drop` it, or give it as `id_column`"
 
 
 def is_number(value: Any) -> bool:
@@ -109,7 +134,10 @@ def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
 
 IN_PANDAS = {
     "give it as `missing`": "replace it by NaN",
-    "give such words as `missing`": "replace such words by NaN",
+    "give (words such as .*) as `missing` if": r"replace \1 by NaN if",
+    "numbers with a point: .*": "numbers as text: convert them, in pandas by astype(float)",
+    "store them as numbers": "convert them, in pandas by astype(float)",
+    "give `decimal` .*": "write a point instead",
     "give it as `id_column`": "make it the index by set_index",
     "`drop` it": "leave it out, in pandas by drop(columns=...)",
     " by `kinds` .*": ", in pandas by astype('category')",

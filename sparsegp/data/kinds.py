@@ -347,7 +347,7 @@ def _fault(name: str, kind: str, tally: Tally, where: Where, is_given: bool) -> 
         return f"{such} is of type {found}: convert it{TO.get(found, '')} or `drop` it"
     levels, n = tally.levels, tally.n - tally.missing
     if len(levels) > MAX_LEVELS or (not is_given and len(levels) > max(CODED, UNLIKE * n)):
-        return f"{such} and {unlikeness([*levels])}"
+        return f"{where(row, name)}: {unlikeness([*levels])}"
     words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
     if words >= WORDS and len(levels) > CODED and REPEATS * len(levels) > n:
         return f"{such} is free text: `drop` it, or turn it into numbers first"

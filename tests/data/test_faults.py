@@ -74,7 +74,11 @@ POINT = "a;b;y\n980;0,5;u\n1.980;0,7;v\n"
         ("a;b;y\n1;2;0\n", {"delimiter": ","}, "none is left as an input; .* `delimiter`"),
         (MANY, {"label_column": "z"}, r"a19, \.\.\. \(4 more\); give"),
         ("a,id,y\n1,,0\n", {"id_column": "id"}, "line 2 .row 0., .*the id is missing; .*id_col"),
-        (POINT, {"decimal": ",", "kinds": "a=number"}, "line 3 .row 1., .*'1.980' has a point"),
+        (
+            POINT,
+            {"decimal": ",", "kinds": "a=number"},
+            "line 3 .row 1., .*'1.980' has a point, .* write a comma instead, or nothing",
+        ),
         (POINT, {"decimal": ",", "n_features": 2}, "line 3 .row 1., column 'a': '1.980' has a po"),
         ("a,b,y\n1,2,0\n", {"names": ("a", "d")}, "missing: d; found: a, b, y"),
         ("1,2,0\n1,2,0\n", {"n_features": 5}, "takes 5 columns; .*a.csv has 2 and labels"),

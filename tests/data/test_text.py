@@ -142,7 +142,14 @@ def test_dates(words, tmp_path):
         (lambda n: f"{n % 24:02d}:{n // 24 % 60:02d}", "times of day: write them as numbers"),
         (lambda n: f'"8,{n:03d}.23"', "numbers with separators of thousands: remove"),
         (lambda n: f"8_{n:03d}", "numbers with separators of thousands: remove"),
-        (lambda n: f'"1,{n}"', "numbers with a decimal comma: write a point instead"),
+        (
+            lambda n: f'"8,{n:03d}"',
+            "numbers with a decimal comma or separators of thousands: remove",
+        ),
+        (lambda n: f'"0,{n:03d}"', "numbers with a decimal comma: give `decimal` ','"),
+        (lambda n: f'"1,{n}"', "numbers with a decimal comma: give `decimal` ','"),
+        (lambda n: f'"{8 * n},{n:03d}"', "numbers with a decimal comma: give `decimal` ','"),
+        (lambda n: f'"{n}{",000" * (n % 3)}"', "numbers or, as '1,000', numbers with separators"),
         (lambda n: f"{n}.1%", "percentages: remove the percent signs"),
         (lambda n: f"${n}.50", "amounts of money: remove the currency signs"),
         (lambda n: f"{n} kg", "numbers with a unit: remove the unit"),
@@ -164,6 +171,27 @@ def test_words_that_look_like_something_else(word, what, tmp_path, caplog):
         else:
             with pytest.raises(DataError, match=f"{first} and most others look like {what}"):
                 open_dataset(path).train.learnt()
+
+
+def test_advice_on_decimal_commas_beside_points_can_be_followed(tmp_path, caplog):
+    rows = "".join(f"{n % 3},{n:03d};1.{2 + n % 2}57;{n % 2}\n" for n in range(80))
+    (tmp_path / "a.csv").write_text("a;b;y\n" + rows)
+    with pytest.raises(DataError, match=r"'0,000' and most .* decimal comma: give `decimal` ','"):
+        open_dataset(tmp_path / "a.csv").train.learnt()
+    table = open_dataset(tmp_path / "a.csv", decimal=",").train.learnt()
+    assert [column.kind for column in table.encoding.columns] == ["number", "category"]
+    message = "'b', where '1.257' and most others look like numbers with a point: write a comma"
+    assert message in caplog.text
+    assert "pandas" not in caplog.text
+
+
+def test_words_beside_numbers_are_told_apart(tmp_path, caplog):
+    words = ["c", *(f"{n}.5" for n in range(7)), "c"]
+    rows = "".join(f"{words[n % 9]},{n % 7},{n % 2}\n" for n in range(180))
+    (tmp_path / "a.csv").write_text("a,b,y\n" + rows)
+    open_dataset(tmp_path / "a.csv").train.learnt()
+    message = "'a', where 'c' differs, but '0.5' and most others look like numbers: give words such"
+    assert message in caplog.text
 
 
 def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):

@@ -173,7 +173,7 @@ class Text:
                 where = self.where(int((codes == code).argmax()), self.layout.names[texts.name])
                 raise DataError(
                     f"{self.name}, {where}: {quoted(word)} has a point, but the decimal mark is a "
-                    "comma; remove separators of thousands"
+                    "comma; write a comma instead, or nothing if it separates thousands"
                 )
 
     def _parts(self, numeric: Collection[int]) -> Iterator[Any]:
