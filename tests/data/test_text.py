@@ -156,6 +156,7 @@ def test_dates(words, tmp_path):
         (lambda n: f"'{n}", "numbers after an apostrophe, as spreadsheets write text: remove it"),
         (lambda n: f"{n + 160:#x}", "hexadecimal numbers: convert them"),
         (lambda n: f"({n})", "negative numbers in parentheses: write a minus sign"),
+        (lambda n: f"{n}{'-' * (n % 2)}", "numbers or, as '1-', negative numbers with a minus at"),
     ],
 )
 def test_words_that_look_like_something_else(word, what, tmp_path, caplog):
@@ -192,6 +193,19 @@ def test_words_beside_numbers_are_told_apart(tmp_path, caplog):
     open_dataset(tmp_path / "a.csv").train.learnt()
     message = "'a', where 'c' differs, but '0.5' and most others look like numbers: give words such"
     assert message in caplog.text
+
+
+def test_minus_signs_of_typography_are_read_like_hyphens(tmp_path):
+    rows = [f"{n % 5 - 2};{n - 40},{n % 10};{'-2' if n % 2 else 'a'};{n % 2}" for n in range(80)]
+    text = "\n".join(["a;b;c;y", *rows])
+    plain = frame(tmp_path / "a.csv", text)
+    assert [plain[name].dtype.kind for name in "ab"] == ["i", "f"]
+    found = frame(tmp_path / "a.csv", text.replace("-", "\N{MINUS SIGN}"))
+    pd.testing.assert_frame_equal(found, plain, check_dtype=False)
+    steps = ",".join(map(str, range(-9, 3)))
+    text = f"{steps},y\n" + "".join(f"{n}," * 12 + f"u{n % 2}\n" for n in range(9))
+    found = frame(tmp_path / "a.csv", text.replace("-", "\N{MINUS SIGN}"))
+    assert len(found) == 9
 
 
 def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):

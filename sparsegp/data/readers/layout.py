@@ -34,6 +34,9 @@ MISSING = DASHES.union(
 )
 """Words that stand for a missing value in every column, dashes in inputs alone."""
 
+MINUS = "\N{MINUS SIGN}"
+"""Minus sign of typography, which numbers may have."""
+
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
 """Pattern of words that look like a date."""
 
@@ -192,7 +195,7 @@ def number(decimal: str) -> re.Pattern[str]:
     """Return the pattern of numbers with a decimal mark."""
     mark = re.escape(decimal)
     digits = rf"(\d+{mark}?\d*|{mark}\d+)(e[+-]?\d+)?"
-    return re.compile(rf"[+-]?({digits}|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
+    return re.compile(rf"[+{MINUS}-]?({digits}|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 
 
 def _is_header(
@@ -251,7 +254,11 @@ def _are_steps(
 
     def is_monotonic(row: Sequence[str]) -> bool:
         fields = [field.strip() for place, field in enumerate(row) if place not in odd]
-        found = [float(each.replace(decimal, ".")) for each in fields if is_number(each)]
+        found = [
+            float(each.replace(decimal, ".").replace(MINUS, "-"))
+            for each in fields
+            if is_number(each)
+        ]
         pairs = list(pairwise(found))
         is_complete = len(found) == len(fields) >= MIN_STEPS
         return is_complete and (all(a < b for a, b in pairs) or all(a > b for a, b in pairs))

@@ -17,6 +17,7 @@ from sparsegp.data.labels import labels_from_text, short_strings
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
 from sparsegp.data.readers.layout import (
     DASHES,
+    MINUS,
     MISSING,
     SPACE,
     Layout,
@@ -147,7 +148,7 @@ class Text:
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
 
-        The decimal comma of a number in words becomes a point.
+        The decimal comma of a number in words becomes a point, and its minus sign a hyphen.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -155,6 +156,7 @@ class Text:
         marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
         words = [None if (word := str(each).strip()) in marks else word for each in found]
         is_number = number(decimal).fullmatch
+        words = [word.replace(MINUS, "-") if word and is_number(word) else word for word in words]
         known = self.columns.n_features is not None  # by a model, whose columns are numbers
         if decimal == "," and kind in {*NUMBERS, *([None] if known else [])}:
             self._require_no_point(texts, codes, words)
