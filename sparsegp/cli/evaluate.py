@@ -108,7 +108,8 @@ def in_words(two: "TwoClasses | None", sets: dict[str, float]) -> dict[str, str]
     """Return the metrics of a positive class and of prediction sets in words."""
     words = {}
     if two is not None:
-        words["auc"] = f"{two.auc:.4f}, average precision {two.average_precision:.4f}"
+        average = f"average precision {two.average_precision:.4f}"
+        words["auc"] = f"{two.auc:.4f}, {average} (positive class: {two.positive})"
         words[f"{two.positive} from {two.threshold:g}"] = (
             f"precision {two.precision:.4f}, recall {two.recall:.4f}, F1 {two.f1:.4f}"
         )

@@ -79,7 +79,8 @@ def test_two_classes(of_two, files, tmp_path):
     assert other["auc"] == pytest.approx(two["auc"])
     assert other["recall"] == pytest.approx(np.mean(p[~truth] <= 0.5))
     shown = invoke(*arguments, "--plots", tmp_path / "plots").stdout
-    assert f"auc           {two['auc']:.4f}, average precision" in shown
+    average = f"average precision {two['average_precision']:.4f} (positive class: yes)"
+    assert f"auc           {two['auc']:.4f}, {average}" in shown
     assert {"roc.png", "precision-recall.png"} <= {
         path.name for path in (tmp_path / "plots").iterdir()
     }
