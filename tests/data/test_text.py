@@ -93,6 +93,7 @@ LAID_OUT = {
     'size city y\n1.5 "Ulm, old" a\n-2.25 Bonn b\n': {},
     "size:city:y\n1,5:Ulm, old:a\n-2,25:Bonn:b\n": {"delimiter": ":", "decimal": ","},
     "1,5;Ulm, old;a\n-2,25;Bonn;b\n": {"header": False},
+    "# size|city|y\n1.5|Ulm, old|a\n-2.25|Bonn|b\n": {},
     "2;Ulm, old;a\n1,5;Ulm, old;a\n-2,25;Bonn;b\n": {"header": True},
 }
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import islice, pairwise
+from itertools import dropwhile, islice, pairwise
 from typing import NamedTuple, TextIO
 
 from sparsegp.data.frames import column_names, listed, require_distinct
@@ -36,6 +36,9 @@ MISSING = DASHES.union(
 
 MINUS = "\N{MINUS SIGN}"
 """Minus sign of typography, which numbers may have."""
+
+COMMENTS = ("#", "sep=", '"sep=')
+"""Starts of first lines that may be neither a header nor values."""
 
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
 """Pattern of words that look like a date."""
@@ -106,6 +109,8 @@ def layout_of(name: str, columns: Columns) -> Layout:
     """
     encoding = _encoding(name, columns)
     head, cut = head_of(name, encoding)
+    if head.startswith(COMMENTS):
+        _refuse_comment(head, cut, columns.delimiter, columns.called or name)
     delimiter = columns.delimiter or _delimiter(head, cut, name)
     delimiter = SPELT.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':
@@ -149,6 +154,22 @@ def head_of(name: str, encoding: str) -> tuple[str, bool]:
             "order mark, such as utf-16-le, give `encoding`"
         )
     return head, cut
+
+
+def _refuse_comment(head: str, cut: bool, delimiter: str | None, name: str) -> None:
+    """Raise a `DataError` if line 1 does not have as many fields as the first that is no comment.
+
+    Some write their column names after a "#".
+    """
+    first, *lines = islice(io.StringIO(head, newline=None), COMPARED)
+    rest = "".join(dropwhile(lambda line: line.startswith(COMMENTS), lines))
+    mark = SPELT.get(delimiter or "", delimiter) or _delimiter(rest, cut, name)
+    rows = _head_rows(first + rest, False, mark, name, 2)
+    if len({len(row) for row in rows}) == 2 or not first.startswith("#"):
+        raise DataError(
+            f"{name}, line 1: {quoted(first.strip())} must be column names or values, and looks "
+            "like a comment or a mark for spreadsheets; remove such lines, or a # before names"
+        )
 
 
 def rows_of(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
