@@ -287,6 +287,9 @@ def test_a_column_with_the_name_of_an_id(name, step, is_told, tmp_path, caplog):
     table.to_csv(tmp_path / "a.csv", index=False)
     open_dataset(tmp_path / "a.csv")
     assert ("numbers its rows in the input " in caplog.text) == is_told
+    caplog.clear()
+    open_dataset(tmp_path / "a.csv", kinds={name: "number"})
+    assert not caplog.text
 
 
 @pytest.mark.parametrize(("start", "is_told"), [(2**60, True), (2**53 - 40, False)])

@@ -62,7 +62,7 @@ def read_text(name: str, columns: Columns) -> Dataset:
     values, others = text.values()
     for place, each in places.inputs.items() if columns.names is None else ():
         how = f"input {shlex.quote(each)}; give it as `id_column`, or `drop` it"
-        if numbers_rows(values[place], each, place):
+        if each not in places.kinds and numbers_rows(values[place], each, place):
             logger.warning("%s numbers its rows in the %s", name, how)
         elif values[place].dtype.kind in "iu" and values[place].abs().max() > EXACT:
             logger.warning("%s has numbers with more digits than count in the %s", name, how)
