@@ -105,6 +105,16 @@ def warn_of_numbers(y: Labels | None, source: str, is_regression: bool) -> None:
         logger.warning("%s has %d numbers as labels, each a class; %s", source, n, REMEDY)
 
 
+def warn_of_alike(classes: Labels, source: str) -> None:
+    """Warn if words among the classes (K,) differ only in case or spaces."""
+    groups: dict[str, list[str]] = {}
+    for each in classes.tolist() if classes.dtype.kind == "U" else ():
+        groups.setdefault(" ".join(each.casefold().split()), []).append(repr(each))
+    if alike := [", ".join(group) for group in groups.values() if len(group) > 1]:
+        said = "%s has labels that differ only in case or spaces, each a class: %s; %s"
+        logger.warning(said, source, "; ".join(alike[:FEW]), "write them alike if they are one")
+
+
 def encode_with(
     classes: Labels, y: Labels | None, source: str = "y"
 ) -> tuple[Integers, list[int | str | bool]]:

@@ -12,7 +12,7 @@ from sparsegp.data.blocks import dense, from_memory, of_known_sizes
 from sparsegp.data.column import DROP, MEAN
 from sparsegp.data.encoding import Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
-from sparsegp.data.labels import REAL_KINDS, Numbers, encode, tidy_labels
+from sparsegp.data.labels import REAL_KINDS, Numbers, encode, tidy_labels, warn_of_alike
 from sparsegp.data.means import Targets, learn_means, many_levels
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
 from sparsegp.types import Booleans, DaskArray, Doubles, Integers, Labels
@@ -116,8 +116,14 @@ class Table:
         return n if self.weights is None else max(n, min(int(self.weights.sum()), MAX_REPEATED))
 
     def codes(self) -> tuple[Labels, Integers]:
-        """Return the classes, and for each row the index of its class; see `encode`."""
-        return encode(self.y, self.source, self.classes)
+        """Return the classes, and for each row the index of its class; see `encode`.
+
+        Classes that are not given raise a warning if some differ only in case or spaces.
+        """
+        classes, codes = encode(self.y, self.source, self.classes)
+        if self.classes is None:
+            warn_of_alike(classes, self.source)
+        return classes, codes
 
     def places(self, rows: Integers) -> Integers:
         """Return the positions in the table of some rows of the source."""

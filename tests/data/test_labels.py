@@ -1,10 +1,12 @@
 """Labels to codes and back; and numbers of a regression."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from sparsegp.data import Numbers, encode, encode_with, warn_of_numbers
+from sparsegp.data import Numbers, encode, encode_with, table_from_arrays, warn_of_numbers
 from sparsegp.data.labels import as_numbers, labels_from_text
 from sparsegp.errors import DataError
 
@@ -136,6 +138,14 @@ def test_many_numbers_as_classes_raise_a_warning(caplog):
     assert "Z has 64 numbers as labels, each a class; numbers to predict need a reg" in caplog.text
     with pytest.raises(DataError, match="on average fewer than 5 for each; numbers to predict"):
         encode(y[::2], "Z")
+
+
+def test_words_that_differ_only_in_case_or_spaces_raise_a_warning(caplog):
+    words = np.array(["pos", "neg", "Pos", "POS ", "other"] * 9)
+    table = table_from_arrays(np.ones((45, 1)), words)
+    replace(table, classes=table.codes()[0]).codes()
+    (message,) = caplog.messages
+    assert "case or spaces, each a class: 'POS ', 'Pos', 'pos'; write them alike" in message
 
 
 def test_few_numbers_in_a_regression_raise_a_warning(caplog):
