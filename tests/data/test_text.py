@@ -292,6 +292,21 @@ def test_a_column_with_the_name_of_an_id(name, step, is_told, tmp_path, caplog):
     assert not caplog.text
 
 
+def test_numbers_that_look_like_dates(tmp_path, caplog):
+    days = pd.Series(pd.date_range("1999-11-20", periods=60, freq="11D"))
+    rows = pd.DataFrame({"on": days.dt.strftime("%Y%m%d"), "n": np.arange(60) + 20240500})
+    rows.loc[3, "on"] = None
+    rows.assign(y=np.arange(60) % 2).to_csv(tmp_path / "a.csv", index=False)
+    open_dataset(tmp_path / "a.csv")
+    (message,) = caplog.messages
+    assert "20241231 in the input on; if they are dates, give `kinds` on=date" in message
+    caplog.clear()
+    table = open_dataset(tmp_path / "a.csv", kinds="on=date").train.learnt()
+    years = table.X.compute()[:, table.names.index("on: year")]
+    assert np.delete(years, 3).tolist() == np.delete(days.dt.year, 3).tolist()
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize(("start", "is_told"), [(2**60, True), (2**53 - 40, False)])
 def test_numbers_with_more_digits_than_count(start, is_told, tmp_path, caplog):
     rows = [f"{start + 7 * i % 40},{i % 3},{i % 2}" for i in range(60)]

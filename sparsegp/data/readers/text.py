@@ -30,7 +30,7 @@ from sparsegp.data.readers.layout import (
 from sparsegp.data.storage import require_memory
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError, quoted
-from sparsegp.lists import plural
+from sparsegp.lists import plural, quote_if_needed
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,9 @@ ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[dD]")
 
 EXACT = 2**53
 """Whole number up to which all have a float of their own."""
+
+LIKE_DATES = 0.9
+"""Share of numbers of a column that could be dates above which they probably are."""
 
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
@@ -66,6 +69,12 @@ def read_text(name: str, columns: Columns) -> Dataset:
             logger.warning("%s numbers its rows in the %s", name, how)
         elif values[place].dtype.kind in "iu" and values[place].abs().max() > EXACT:
             logger.warning("%s has numbers with more digits than count in the %s", name, how)
+        elif each not in places.kinds and look_like_dates(values[place]):
+            pair = shlex.quote(quote_if_needed(f"{each}=date"))
+            said = (
+                "%s has numbers like 20241231 in the input %s; if they are dates, give `kinds` %s"
+            )
+            logger.warning(said, name, shlex.quote(each), pair)
     frame = Frame.of(values[[*places.inputs]].rename(columns=places.inputs), name)
     beside = {
         names[place]: text.labels(place, texts, place == places.id)
@@ -89,6 +98,15 @@ def numbers_rows(values: Any, name: str, place: int) -> bool:
     if name != f"{UNNAMED}0":
         return place == 0 and bool((steps == 1).all()) and values.iloc[0] in (0, 1)
     return bool((steps > 0).all())
+
+
+def look_like_dates(values: Any) -> bool:
+    """Return whether nearly all numbers of a column are years, months and days, as 20241231."""
+    if values.dtype.kind not in "iuf":
+        return False
+    found = values.dropna()
+    are_days = (found // 100 % 100).between(1, 12) & (found % 100).isin(range(1, 32))
+    return bool((are_days & found.between(19000101, 21001231)).mean() > LIKE_DATES)
 
 
 @dataclass(frozen=True)
@@ -160,7 +178,9 @@ class Text:
         known = self.columns.n_features is not None  # by a model, whose columns are numbers
         if decimal == "," and kind in {*NUMBERS, *([None] if known else [])}:
             self._require_no_point(texts, codes, words)
-        if kind != "category" and all(word is None or is_number(word) for word in words):
+        if kind not in {"category", "date"} and all(
+            word is None or is_number(word) for word in words
+        ):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
         if decimal == ",":
