@@ -16,7 +16,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -55,6 +55,7 @@ class Encoding:
     """
 
     columns: tuple[Column, ...]
+    _told: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         texts = [each for c in self.columns for each in (c.name, *c.parts, *c.levels, *c.rare)]
@@ -165,7 +166,8 @@ class Encoding:
     def apply(self, frame: Any, source: str, to_learn: bool = False) -> Any:
         """Encode rows: immediately for a data frame in memory, else lazily.
 
-        Warns about levels and missing values that training rows did not have, unless rows are lazy.
+        Warns about levels and missing values that training rows did not have, unless rows are lazy;
+        for rows that are not from a file, once for each column.
 
         Parameters
         ----------
@@ -187,11 +189,11 @@ class Encoding:
         """
         frame = as_pandas(frame)
         if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
-            self._warn_of_news([frame], source)
+            self._warn_of_news([frame], source, self._told)
             return self._encoded(frame, 0, source=source, to_learn=to_learn)
         frame = Frame.of(frame, source)
         if not any(hasattr(part, "dask") for part in frame.parts):
-            self._warn_of_news(frame.parts, source)
+            self._warn_of_news(frame.parts, source, set() if frame.of_file else self._told)
         how: Any = {"source": source, "where": frame.where, "of_file": frame.of_file}
         rows = partial(self._encoded, **how, to_learn=to_learn)
         return frame.rows(rows, len(self.names), np.float64)
@@ -227,13 +229,19 @@ class Encoding:
         values = [column.with_codes().encode(series) for column, series in used]
         return (hashes_of_rows(np.hstack(values)) % FOLDS).astype(np.int64)
 
-    def _warn_of_news(self, parts: Sequence[Any], source: str) -> None:
-        """Warn about levels and missing values that training rows did not have."""
+    def _warn_of_news(self, parts: Sequence[Any], source: str, told: set[str]) -> None:
+        """Warn about levels and missing values that training rows did not have.
+
+        Columns in `told` are left out, and those of the warning are added.
+        """
         gaps, levels = list[str](), list[str]()
         for each in zip(*(self._columns_of(part, source) for part in parts), strict=True):
             column = each[0][0]
+            if column.name in told:
+                continue
             counts, ones = zip(*(column.news(series) for _, series in each), strict=True)
             n, one = sum(counts), next(filter(None, ones), "")
+            told |= {column.name} if n else set()
             if n and column.kind != "category":
                 gaps.append(f"{quote_if_needed(column.name)} in {plural(n, 'row')}")
             elif n:

@@ -157,6 +157,10 @@ def test_unknown_levels_are_rare(frame, caplog):
     assert found[:, 7].tolist() == [1.0, 0.0] * (N // 2)
     such = f"({N // 2} rows, such as 'Bern') are treated as rare"
     assert f"new: unknown values in 'city' {such}" in caplog.text
+    caplog.clear()
+    encoding.apply(new.assign(member=None), "again")
+    (message,) = caplog.messages
+    assert message.startswith("again has missing values where training rows had none, ")
     no_gaps = Encoding.learn(frame.fillna({"city": "Rome"}), "T")
     assert no_gaps.apply(frame, "T")[5:25, no_gaps.names.index("city: rare")].tolist() == [1.0] * 20
     two = Encoding.learn(frame.assign(city=["a", "a", "b"] * (N // 3)), "T")
