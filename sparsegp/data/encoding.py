@@ -16,7 +16,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -71,7 +71,12 @@ class Encoding:
 
     @classmethod
     def learn(
-        cls, frame: Any, source: str, kinds: Mapping[str, str] | None = None, scheduler: Any = None
+        cls,
+        frame: Any,
+        source: str,
+        kinds: Mapping[str, str] | None = None,
+        scheduler: Any = None,
+        is_part: bool = False,
     ) -> "Encoding":
         """Learn an encoding from the training rows, part by part.
 
@@ -85,6 +90,8 @@ class Encoding:
             Kinds of columns that their values do not determine; "drop" leaves one out.
         scheduler : str or callable, optional
             Dask scheduler.
+        is_part : bool
+            Whether more rows will follow, so that these may be all alike.
 
         Raises
         ------
@@ -93,7 +100,15 @@ class Encoding:
         """
         from sparsegp.data.kinds import study  # noqa: PLC0415 - loads pandas
 
-        learnt = cls(study(Frame.of(frame, source, scheduler), source, kinds or {}, scheduler))
+        columns = study(Frame.of(frame, source, scheduler), source, kinds or {}, scheduler)
+        if not any(column.parts for column in columns):
+            if not is_part:
+                raise DataError(
+                    f"a table needs columns that vary; those of {source} have one value, or none: "
+                    + ", ".join(f"{column.name[:40]} ({column.note})" for column in columns[:20])
+                )
+            columns = (replace(columns[0], parts=(MISSING,)), *columns[1:])
+        learnt = cls(columns)
         require_distinct(learnt.names, f"{source}, once encoded,")
         return learnt
 

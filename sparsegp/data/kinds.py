@@ -216,13 +216,7 @@ def study(
     refuse(frame.told([*filter(None, faults)]), source)
     many = sum(len(tally.levels) > CODED for tally in tallies.values())
     room = int(np.clip(min(COLUMNS, VALUES // n) // max(many, 1), CODED, INDICATED))
-    columns = tuple(_column(name, known[name], tallies[name], room) for name in known)
-    if not any(column.parts for column in columns):
-        raise DataError(
-            f"a table needs columns that vary; those of {source} have one value, or none: "
-            + ", ".join(f"{column.name[:40]} ({column.note})" for column in columns[:20])
-        )
-    return columns
+    return tuple(_column(name, known[name], tallies[name], room) for name in known)
 
 
 def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) -> dict[str, str]:

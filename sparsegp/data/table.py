@@ -67,6 +67,8 @@ class Table:
         All possible labels, sorted, if these rows may lack some.
     missing : tuple of str
         Markers of missing values in a text file, besides the usual ones.
+    is_part : bool
+        Whether more rows will follow, with which the encoding of a frame is learnt again.
 
     Raises
     ------
@@ -92,6 +94,7 @@ class Table:
     beside: Mapping[str, Labels] = field(default_factory=dict)
     classes: Labels | None = None
     missing: tuple[str, ...] = ()
+    is_part: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", one_line(self.source))
@@ -154,7 +157,7 @@ class Table:
         frame, rows = self.frame, np.ones(len(self.frame), bool)
         if self.weights is not None and self.weights.any():
             frame, rows = frame.take(self.weights > 0.0), self.weights > 0.0
-        encoding = Encoding.learn(frame, self.source, self.kinds, scheduler)
+        encoding = Encoding.learn(frame, self.source, self.kinds, scheduler, self.is_part)
         if encoding.is_plain:
             medians = np.array([column.fill for column in encoding.columns])
             return replace(self.encoded(None), medians=medians)

@@ -130,15 +130,17 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         sample_weight: Any = None,
         known: Labels | None = None,
         again: bool = False,
+        is_part: bool = False,
     ) -> Self:
         """Fit to training data, `again` without the directory of checkpoints.
 
-        The classes are `known`, sorted, or by default those of the rows.
+        The classes are `known`, sorted, or by default those of the rows. If the rows are a part of
+        those to come, they may be all alike.
         """
         client = self._find_client(X)
         with dask_context(X, self.client):
             X, y = training_data(self, X, y)
-            table = as_table(X, y, sample_weight)
+            table = replace(as_table(X, y, sample_weight), is_part=is_part)
             labels = y if table.weights is None else y[table.weights > 0.0]
             if known is not None:
                 labels = np.tile(known, ROWS_PER_CLASS)  # or these may be too many for classes

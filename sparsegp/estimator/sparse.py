@@ -76,7 +76,7 @@ class SparseEstimator(GPEstimator):
         if lack and rows.n_fitted >= FEW_ROWS and len(rows.y) < GROWTH * rows.n_fitted:
             self._update(X, y, sample_weight, classes)
         else:
-            self._fit(rows.X, rows.y, rows.weights, classes, again=not is_first)
+            self._fit(rows.X, rows.y, rows.weights, classes, again=not is_first, is_part=True)
             rows = rows._replace(n_fitted=len(rows.y))
         if lack and len(rows.y) >= MOST_ROWS:
             logger.warning("too few %s in the first %d, which chose the kernel", lack, len(rows.y))

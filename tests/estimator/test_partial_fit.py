@@ -148,6 +148,18 @@ def test_classes_may_come_one_after_the_other(parts):
     assert nlpp[0] < 1.2 * nlpp[1]
 
 
+@pytest.mark.parametrize("columns", [list("ab"), list("abc"), ["c"]])
+def test_frames_may_begin_with_rows_that_are_alike(columns):
+    X, y = stripes(0, 100)
+    frame = named(X).assign(c=np.where(X[:, 2] > 0.0, "u", "v"))[columns]
+    found, whole = classifier(), classifier().fit(frame, y)
+    for part in (slice(1), slice(1, 100)):
+        found.partial_fit(frame[part], y[part], classes=np.unique(y))
+    assert_array_equal(found.predict_proba(frame), whole.predict_proba(frame))
+    with pytest.raises(ValueError, match="columns that vary"):
+        classifier().fit(frame[:1].loc[[0, 0]], y[:2])
+
+
 @pytest.mark.parametrize("are_copies", [True, False])
 def test_copies_and_rows_without_weight_are_too_few(are_copies):
     rng = np.random.default_rng(0)
