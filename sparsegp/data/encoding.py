@@ -91,7 +91,8 @@ class Encoding:
         scheduler : str or callable, optional
             Dask scheduler.
         is_part : bool
-            Whether more rows will follow, so that these may be all alike.
+            Whether more rows will follow, so that these may be all alike, and categories of too
+            many levels are left out.
 
         Raises
         ------
@@ -100,7 +101,8 @@ class Encoding:
         """
         from sparsegp.data.kinds import study  # noqa: PLC0415 - loads pandas
 
-        columns = study(Frame.of(frame, source, scheduler), source, kinds or {}, scheduler)
+        frame = Frame.of(frame, source, scheduler)
+        columns = study(frame, source, kinds or {}, scheduler, is_part)
         if not any(column.parts for column in columns):
             if not is_part:
                 raise DataError(

@@ -7,7 +7,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import islice
 from numbers import Real
@@ -57,8 +57,8 @@ MAX_LEVELS = 100_000
 WORDS, REPEATS = 6, 10
 """A column is free text if levels have at least `WORDS` words and fewer than `REPEATS` rows, on
 average."""
-UNLIKE = 0.9
-"""Levels per row above which a column is taken for names or numbers of rows."""
+UNLIKE, MANY = 0.9, "too many levels so far"
+"""Levels per row above which a column is taken for names or numbers of rows; the note on it."""
 DRAWN = 10_000
 """Number of rows drawn to compute medians."""
 
@@ -189,7 +189,7 @@ class Tally:
 
 
 def study(
-    frame: Frame, source: str, kinds: Mapping[str, str], scheduler: Any = None
+    frame: Frame, source: str, kinds: Mapping[str, str], scheduler: Any, is_part: bool
 ) -> tuple[Column, ...]:
     """Learn the columns and their encodings from training rows; see `Encoding.learn`."""
     if not len(frame):
@@ -212,11 +212,14 @@ def study(
             known[name] = "category"
         else:
             tallies[name] = tally
-    faults = (_fault(n, known[n], tallies[n], frame.where, n in kinds) for n in known)
+    excess = {name: _excess(known[name], tallies[name], name in kinds) for name in known}
+    why = dict.fromkeys(known, "") if is_part else excess
+    faults = (_fault(n, known[n], tallies[n], frame.where, why[n]) for n in known)
     refuse(frame.told([*filter(None, faults)]), source)
     many = sum(len(tally.levels) > CODED for tally in tallies.values())
     room = int(np.clip(min(COLUMNS, VALUES // n) // max(many, 1), CODED, INDICATED))
-    return tuple(_column(name, known[name], tallies[name], room) for name in known)
+    columns = (_column(name, known[name], tallies[name], room) for name in known)
+    return tuple(replace(c, parts=(), note=MANY) if excess[c.name] else c for c in columns)
 
 
 def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) -> dict[str, str]:
@@ -327,25 +330,30 @@ def _bounded(levels: Counter[str]) -> Counter[str]:
     return Counter(dict(islice(levels.items(), MAX_LEVELS + 1)))
 
 
-def _fault(name: str, kind: str, tally: Tally, where: Where, is_given: bool) -> str:
+def _fault(name: str, kind: str, tally: Tally, where: Where, excess: str) -> str:
     """Return why a column cannot be used, and what to do about it; empty if it can be used."""
     if tally.fault is not None:
         row, value = tally.fault
         return unreadable(where(row, name), kind.partition(":")[0], value, name)
-    if tally.first is None or kind not in {"category", ""}:
+    if tally.first is None or (kind and not excess):
         return ""
     row, value = tally.first
-    such = f"{where(row, name)}: {quoted(value)}"
-    if not kind:
-        found = type(value).__name__
-        return f"{such} is of type {found}: convert it{TO.get(found, '')} or `drop` it"
+    found = type(value).__name__
+    such = f"{quoted(value)} is of type {found}: convert it{TO.get(found, '')} or `drop` it"
+    return f"{where(row, name)}: {excess or such}"
+
+
+def _excess(kind: str, tally: Tally, is_given: bool) -> str:
+    """Return what a category of too many levels is, and what to do about it; else empty."""
     levels, n = tally.levels, tally.n - tally.missing
-    if len(levels) > MAX_LEVELS or (not is_given and len(levels) > max(CODED, UNLIKE * n)):
-        return f"{where(row, name)}: {unlikeness([*levels])}"
-    words = sum(len(level.split()) for level in levels) / max(len(levels), 1)
-    if words >= WORDS and len(levels) > CODED and REPEATS * len(levels) > n:
-        return f"{such} is free text: `drop` it, or turn it into numbers first"
-    return ""
+    if kind != "category" or tally.first is None or len(levels) <= CODED:
+        return ""
+    if len(levels) > MAX_LEVELS or (not is_given and len(levels) > UNLIKE * n):
+        return unlikeness([*levels])
+    words = sum(len(level.split()) for level in levels) / len(levels)
+    is_text = words >= WORDS and REPEATS * len(levels) > n
+    what = "is free text: `drop` it, or turn it into numbers first"
+    return f"{quoted(tally.first[1])} {what}" if is_text else ""
 
 
 def _column(name: str, kind: str, tally: Tally, room: int) -> Column:

@@ -135,7 +135,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         """Fit to training data, `again` without the directory of checkpoints.
 
         The classes are `known`, sorted, or by default those of the rows. If the rows are a part of
-        those to come, they may be all alike.
+        those to come, they may be all alike, or too unlike.
         """
         client = self._find_client(X)
         with dask_context(X, self.client):

@@ -138,7 +138,8 @@ class SparseGPClassifier(SparseEstimator, Classifier):
         Available with ``posterior="all"``, the default. The first call chooses kernel and scaling,
         as `fit` does; later calls keep them. The active set grows up to `n_active`; after that, the
         rows that matter least to the posterior are replaced. The first rows are kept, and fitted
-        again with those of later calls, until there are 300 different ones and 50 of every class.
+        again with those of later calls, until there are 300 different ones, 50 of every class, and
+        10 per rare level of a category, but at most 10,000.
 
         Parameters
         ----------

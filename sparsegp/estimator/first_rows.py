@@ -6,12 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 
+from sparsegp.data.encoding import Encoding
 from sparsegp.data.frames import as_pandas, is_frame, real_numbers
+from sparsegp.errors import quoted
 from sparsegp.fit.update import FEW_ROWS
 from sparsegp.types import Labels
 
 MOST_ROWS, MIN_OTHERS = 10_000, 50
 """Number of rows from which no more are kept; fewest rows of a class, or of unusual targets."""
+
+MIN_RARE = 10
+"""Fewest rows per rare level of a category: with fewer, later rows have mostly unknown levels."""
 
 GROWTH = 1.5
 """Growth of more than `FEW_ROWS` kept rows after which all are fitted again."""
@@ -74,6 +79,13 @@ class FirstRows(NamedTuple):
                 return int((~as_pandas(self.X)[chosen].duplicated()).sum()) >= FEW_ROWS
             return False
         return len(np.unique(self.X[chosen], axis=0)) >= FEW_ROWS
+
+
+def lacks_levels(encoding: Encoding | None, n: int) -> str:
+    """Return what n rows, of which an encoding was learnt, have too few of, "" if nothing."""
+    columns = () if encoding is None else encoding.columns
+    few = (column.name for column in columns if MIN_RARE * len(column.rare) > n)
+    return next((f"rows of most levels of {quoted(name)}" for name in few), "")
 
 
 def _dense(X: Any) -> Any:

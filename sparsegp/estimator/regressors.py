@@ -122,7 +122,7 @@ class SparseGPRegressor(SparseEstimator, Regressor):
         new rows the noise variance too. The active set grows up to `n_active`; after that, the rows
         that matter least to the posterior are replaced. The first rows are kept, and fitted again
         with those of later calls, until there are 300 different ones, 50 of them with targets
-        other than the most frequent one.
+        other than the most frequent one, and 10 per rare level of a category, but at most 10,000.
 
         Parameters
         ----------

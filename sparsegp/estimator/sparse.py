@@ -11,7 +11,7 @@ from sparsegp.data import as_table, effective_rows, encode_with
 from sparsegp.data.frames import is_frame
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.estimator.base import GPEstimator
-from sparsegp.estimator.first_rows import GROWTH, MOST_ROWS, FirstRows
+from sparsegp.estimator.first_rows import GROWTH, MOST_ROWS, FirstRows, lacks_levels
 from sparsegp.estimator.parameters import named_settings
 from sparsegp.estimator.rows import dask_context, is_lazy, training_data
 from sparsegp.fit.update import FEW_ROWS, update
@@ -73,11 +73,13 @@ class SparseEstimator(GPEstimator):
         rows = FirstRows(X if is_frame(X) else inputs, labels, sample_weight)
         rows = rows if former is None else former.joined(rows)
         lack = rows.lack(classes)
+        lack = lack or ("" if is_first else lacks_levels(self.model_.encoding, rows.n_fitted))
         if lack and rows.n_fitted >= FEW_ROWS and len(rows.y) < GROWTH * rows.n_fitted:
             self._update(X, y, sample_weight, classes)
         else:
             self._fit(rows.X, rows.y, rows.weights, classes, again=not is_first, is_part=True)
             rows = rows._replace(n_fitted=len(rows.y))
+            lack = rows.lack(classes) or lacks_levels(self.model_.encoding, len(rows.y))
         if lack and len(rows.y) >= MOST_ROWS:
             logger.warning("too few %s in the first %d, which chose the kernel", lack, len(rows.y))
         self._first_rows = deepcopy(rows) if lack and len(rows.y) < MOST_ROWS else None

@@ -160,6 +160,23 @@ def test_frames_may_begin_with_rows_that_are_alike(columns):
         classifier().fit(frame[:1].loc[[0, 0]], y[:2])
 
 
+def test_categories_may_have_new_levels_in_nearly_every_row_at_first(caplog):
+    rng = np.random.default_rng(0)
+    shop, name = rng.integers(0, 150, 2200), pd.Series(np.arange(2200)).map("row {}".format)
+    frame = pd.DataFrame({"shop": shop, "name": name, "x": rng.normal(size=2200)})
+    frame["shop"] = frame["shop"].map("shop {}".format)
+    y = rng.normal(size=150)[shop] + 0.3 * frame["x"] > 0.0
+    found = classifier(n_active=150)
+    for part in np.split(np.arange(1200), [40, 80, 400, 800]):
+        found.partial_fit(frame.iloc[part], y[part], classes=[False, True])
+    assert "name (too many levels so far)" in caplog.text
+    whole = classifier(n_active=150).fit(frame[:1200].drop(columns="name"), y[:1200])
+    new = frame[1200:].drop(columns="name")
+    assert found.score(frame[1200:], y[1200:]) > whole.score(new, y[1200:]) - 0.02
+    with pytest.raises(ValueError, match="in nearly every row"):
+        classifier().fit(frame, y)
+
+
 @pytest.mark.parametrize("are_copies", [True, False])
 def test_copies_and_rows_without_weight_are_too_few(are_copies):
     rng = np.random.default_rng(0)
