@@ -10,9 +10,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from sparsegp.dense import parse_method
-from sparsegp.errors import SettingsError
+from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.estimator.base import GPEstimator
 from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
+from sparsegp.estimator.rows import to_memory
 from sparsegp.estimator.sparse import SparseEstimator, has_posterior_all
 from sparsegp.fields import setting
 from sparsegp.likelihoods import LIKELIHOODS
@@ -160,14 +161,15 @@ class SparseGPClassifier(SparseEstimator, Classifier):
             If the rows are unusable, a label is not among the classes, or the classes are missing
             or differ from earlier ones.
         """
+        given = None if classes is None else _distinct(classes)
         if not hasattr(self, "model_"):
-            if classes is None:
+            if given is None:
                 raise SettingsError("the first call of partial_fit needs all labels: give classes")
-            return self._fit_in_parts(X, y, sample_weight, np.unique(classes))
-        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            return self._fit_in_parts(X, y, sample_weight, given)
+        if given is not None and not np.array_equal(given, self.classes_):
             raise SettingsError(
                 f"classes must be those of the fit before, {self.classes_.tolist()}, got "
-                f"{np.unique(classes).tolist()}; leave them out"
+                f"{given.tolist()}; leave them out"
             )
         return self._fit_in_parts(X, y, sample_weight, self.classes_)
 
@@ -178,6 +180,18 @@ class SparseGPClassifier(SparseEstimator, Classifier):
             several = settings.start_likelihood(n_classes).n_latent(n_classes) > 1
             return replace(settings, kernel_per_class=several)
         return settings
+
+
+def _distinct(classes: Any) -> Labels:
+    """Return the sorted labels given as classes, in the type that those of a fit have."""
+    try:
+        found: Labels = np.unique(to_memory(np.asarray(classes)))
+    except (DataError, TypeError):
+        raise SettingsError(
+            "classes must be all numbers or all words, and none missing, got "
+            f"{quoted(classes)}; convert them"
+        ) from None
+    return found
 
 
 @documented

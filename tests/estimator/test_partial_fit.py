@@ -254,6 +254,22 @@ def test_many_classes_and_labels_in_words():
     assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
 
 
+@pytest.mark.parametrize("form", [bool, int, str])
+def test_classes_may_be_objects(form):
+    X, y = stripes(0, 60)
+    labels = pd.Series(y == "left").astype(form).astype(object)
+    found = classifier().partial_fit(X, labels, classes=labels.unique())
+    found.partial_fit(X, labels, classes=labels.unique())
+    assert_array_equal(found.classes_, classifier().fit(X, labels).classes_)
+    assert found.score(X, labels) > 0.8
+
+
+@pytest.mark.parametrize("classes", [[1, None], np.array([1, "a"], object)])
+def test_classes_must_be_of_one_type(classes):
+    with pytest.raises(ValueError, match="classes must be all"):
+        classifier().partial_fit(np.ones((2, 1)), [1, 1], classes=classes)
+
+
 def test_times_in_words_are_times():
     times = pd.date_range("2020-01-01", periods=200, freq="37h")
     frame, y = pd.DataFrame({"t": times}), times.day_of_week < 3
