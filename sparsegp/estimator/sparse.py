@@ -2,7 +2,7 @@
 
 import logging
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,10 +11,10 @@ from sparsegp.data import as_table, effective_rows, encode_with
 from sparsegp.data.frames import is_frame
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.estimator.base import GPEstimator
-from sparsegp.estimator.first_rows import GROWTH, MOST_ROWS, FirstRows, lacks_levels
+from sparsegp.estimator.first_rows import MOST_ROWS, FirstRows, lacks_levels
 from sparsegp.estimator.parameters import named_settings
 from sparsegp.estimator.rows import dask_context, is_lazy, training_data
-from sparsegp.fit.update import FEW_ROWS, update
+from sparsegp.fit.update import update
 from sparsegp.settings import TrainSettings
 from sparsegp.settings.sparse import DEFAULT_N_ACTIVE
 from sparsegp.types import Labels
@@ -72,18 +72,20 @@ class SparseEstimator(GPEstimator):
         labels = among(classes, labels)
         rows = FirstRows(X if is_frame(X) else inputs, labels, sample_weight)
         rows = rows if former is None else former.joined(rows)
-        lack = rows.lack(classes)
-        lack = lack or ("" if is_first else lacks_levels(self.model_.encoding, rows.n_fitted))
-        if lack and rows.n_fitted >= FEW_ROWS and len(rows.y) < GROWTH * rows.n_fitted:
-            self._update(X, y, sample_weight, classes)
-        else:
+        if is_first or rows.are_due or not self._lack(rows, classes):
             self._fit(rows.X, rows.y, rows.weights, classes, again=not is_first, is_part=True)
-            rows = rows._replace(n_fitted=len(rows.y))
-            lack = rows.lack(classes) or lacks_levels(self.model_.encoding, len(rows.y))
+            rows = replace(rows, fitted=rows.sizes)
+        else:
+            self._update(X, y, sample_weight, classes)
+        lack = self._lack(rows, classes)
         if lack and len(rows.y) >= MOST_ROWS:
             logger.warning("too few %s in the first %d, which chose the kernel", lack, len(rows.y))
         self._first_rows = deepcopy(rows) if lack and len(rows.y) < MOST_ROWS else None
         return self
+
+    def _lack(self, rows: FirstRows, classes: Labels | None) -> str:
+        """Return what the rows, or those of the last fit, have too few of, "" if nothing."""
+        return rows.lack(classes) or lacks_levels(self.model_.encoding, rows.fitted[0])
 
     def _update(self, X: Any, y: Any, sample_weight: Any, classes: Labels | None = None) -> Self:
         """Update the model with new rows only; the active set grows up to `n_active`."""

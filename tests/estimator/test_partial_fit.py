@@ -177,19 +177,31 @@ def test_categories_may_have_new_levels_in_nearly_every_row_at_first(caplog):
         classifier().fit(frame, y)
 
 
-@pytest.mark.parametrize("are_copies", [True, False])
-def test_copies_and_rows_without_weight_are_too_few(are_copies):
+@pytest.mark.parametrize("n", [40, 400])
+@pytest.mark.parametrize("of", ["copies", "no weight", "one target"])
+def test_rows_that_say_little_are_too_few(of, n):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 2))
     y = np.sin(2.0 * X[:, 0]) + 0.3 * rng.normal(size=1000)
-    first = np.resize(np.arange(6), 400) if are_copies else np.arange(400)
-    weights = np.ones(400) if are_copies else (np.arange(400) < 6).astype(float)
+    y[:400] = 0.0 if of == "one target" else y[:400]
+    first = np.resize(np.arange(6), 400) if of == "copies" else np.arange(400)
+    weights = np.ones(400) if of != "no weight" else (np.arange(400) < 6).astype(float)
     regressor = SparseGPRegressor(kernel="10*rbf", n_active=100, n_jobs=1)
     regressor.partial_fit(X[first], y[first], weights)
-    regressor.partial_fit(X[400:800], y[400:800])
-    rows = np.r_[first, 400:800]
-    whole = clone(regressor).fit(X[rows], y[rows], np.r_[weights, np.ones(400)])
+    regressor.partial_fit(X[400 : 400 + n], y[400 : 400 + n])
+    rows = np.r_[first, 400 : 400 + n]
+    whole = clone(regressor).fit(X[rows], y[rows], np.r_[weights, np.ones(n)])
     assert_array_equal(regressor.predict(X), whole.predict(X))
+
+
+def test_rows_that_say_hardly_more_are_not_fitted_again():
+    (X, y), labels = stripes(0, 500), ["left", "middle", "right", "up"]
+    fitted = classifier().partial_fit(X[:400], y[:400], classes=labels)
+    scaling = fitted.model_.scaling
+    assert fitted.partial_fit(X[400:], y[400:]).model_.scaling is scaling
+    regressor = SparseGPRegressor(kernel="10*rbf", n_active=20, n_jobs=1)
+    scaling = regressor.partial_fit(X[:400], np.ones(400)).model_.scaling
+    assert regressor.partial_fit(X[400:], np.ones(100)).model_.scaling is scaling
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
