@@ -94,7 +94,7 @@ class SparseEstimator(GPEstimator):
             X, y = training_data(self, X, y, reset=False)
             y = among(classes, y)
             table = as_table(X, y, sample_weight)
-            wanted = DEFAULT_N_ACTIVE if self.n_active is None else self.n_active
+            wanted = _stated(self).n_active or DEFAULT_N_ACTIVE
             known = table.encoded_for(self.model_)
             n_new = len(effective_rows(known, of_numbers=self.model_.is_regression).X)
             size = max(self.n_active_, min(wanted, self.n_active_ + n_new))
@@ -117,10 +117,14 @@ def among(classes: Labels | None, y: Labels) -> Labels:
 
 def has_posterior_all(estimator: Any) -> bool:
     """Return whether the posterior is `all`; also True for invalid parameters: `fit` raises."""
-    bare = copy(estimator)
-    bare.random_state = 0  # from another no seed is drawn for this
     try:
-        settings = TrainSettings.given(estimator._task, **named_settings(bare))
+        return _stated(estimator).posterior == "all"
     except (SettingsError, TypeError):
         return True
-    return settings.posterior == "all"
+
+
+def _stated(estimator: Any) -> TrainSettings:
+    """Return the settings that the parameters state, or raise an error as `fit` does."""
+    bare = copy(estimator)
+    bare.random_state = 0  # from another no seed is drawn for this
+    return TrainSettings.given(estimator._task, **named_settings(bare))

@@ -290,6 +290,20 @@ def test_times_in_words_are_times():
     assert found.score(frame, y) > 0.9
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"n_active": 0}, {"n_active": 2.5}, {"n_active": "x"}, {"kernel": "nonsense("}]
+)
+def test_parameters_are_checked_as_by_fit(wrong):
+    X, y = stripes(0, 400)
+    fitted = classifier().fit(X, y)
+    said = {}
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(ValueError) as error:  # noqa: PT011 - the same text of both
+            getattr(fitted.set_params(**wrong), method)(X, y)
+        said[method] = str(error.value)
+    assert said["fit"] == said["partial_fit"]
+
+
 FEW = np.zeros((3, 3))
 
 
