@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from sparsegp.data import as_table, effective_rows, encode_with
+from sparsegp.data import Table, as_table, effective_rows, encode_with
 from sparsegp.data.frames import is_frame
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.estimator.base import GPEstimator
@@ -68,12 +68,12 @@ class SparseEstimator(GPEstimator):
             self._first_rows = None
             return self
         inputs, labels = training_data(self, X, y, reset=is_first)
-        as_table(inputs, labels, sample_weight)  # raises an error that counts the new rows alone
+        new = as_table(inputs, labels, sample_weight)  # an error counts the new rows alone
         labels = among(classes, labels)
         rows = FirstRows(X if is_frame(X) else inputs, labels, sample_weight)
         rows = rows if former is None else former.joined(rows)
         if is_first or rows.are_due or not self._lack(rows, classes):
-            self._fit(rows.X, rows.y, rows.weights, classes, again=not is_first, is_part=True)
+            self._fit_first_rows(rows, classes, None if is_first else new)
             rows = replace(rows, fitted=rows.sizes)
         else:
             self._update(X, y, sample_weight, classes)
@@ -82,6 +82,17 @@ class SparseEstimator(GPEstimator):
             logger.warning("too few %s in the first %d, which chose the kernel", lack, len(rows.y))
         self._first_rows = deepcopy(rows) if lack and len(rows.y) < MOST_ROWS else None
         return self
+
+    def _fit_first_rows(self, rows: FirstRows, classes: Labels | None, new: Table | None) -> None:
+        """Fit to all first rows; errors count rows of the new ones, if any, where they can."""
+        try:
+            again = new is not None
+            self._fit(rows.X, rows.y, rows.weights, classes, again=again, is_part=True)
+        except DataError as error:
+            if new is None:
+                raise
+            replace(new, is_part=True).learnt()
+            raise DataError(f"with the rows of earlier calls before it, {error}") from None
 
     def _lack(self, rows: FirstRows, classes: Labels | None) -> str:
         """Return what the rows, or those of the last fit, have too few of, "" if nothing."""

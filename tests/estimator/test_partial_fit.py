@@ -246,6 +246,9 @@ def test_frames_of_other_types_become_arrays(form):
         ([1.0, 2.0], pd.to_timedelta([1.0, 2.0], unit="s"), "is not a"),
         (np.array([1, 2], "uint8"), ["1", ""], "'' is not a number"),
         ([1.0, 2.0], [[1], [2]], "row 0"),
+        ([1.0, 2.0], [np.inf, 2.0], "X has a .* row 0, .* inf is not"),
+        (["u", "v"], [[1], [2]], "X has a .* row 0, .*1] is of type list"),
+        (["u", "v"], pd.to_datetime(["2024-04-03"] * 2), "of earlier calls .* row 0, .* 'u' is of"),
     ],
 )
 def test_values_that_a_column_cannot_hold_are_refused(first, then, said):
