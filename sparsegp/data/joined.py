@@ -1,4 +1,4 @@
-"""Rows of two data frames as one, in the types of the first."""
+"""Rows of two data frames as one, in the types of the first where it has values."""
 
 from typing import Any
 
@@ -11,7 +11,8 @@ from sparsegp.data.kinds import numbers, times
 def joined_frames(X: Any, more: Any) -> Any:
     """Return the rows of two data frames, or of one and an array, as one frame of pandas.
 
-    Words in `more` become the numbers or times that the columns of X hold.
+    Words in `more` become the numbers or times that the columns of X hold; words in X become times
+    if all can and `more` holds times. A column of X without values takes the type of new ones.
 
     Raises
     ------
@@ -20,10 +21,16 @@ def joined_frames(X: Any, more: Any) -> Any:
     """
     more = more if is_frame(more) else pd.DataFrame(more, columns=X.columns)
     places = column_places(frame_names(X), frame_names(more), "X")
-    more, faults = more.iloc[:, places].set_axis(X.columns, axis=1), []
+    X, more, faults = X.copy(), more.iloc[:, places].set_axis(X.columns, axis=1), []
     for name in X.columns:
         series, kind = more[name], X[name].dtype.kind
-        if kind in "iufM" and series.dtype.kind not in ("M" if kind == "M" else "iufb"):
+        if series.dtype.kind == "M" and kind not in "iufM":
+            found = _times(X[name], series.dt.tz)
+            X[name] = X[name] if (found.isna() & X[name].notna()).any() else found
+        elif kind in "iufM" and series.dtype.kind not in ("M" if kind == "M" else "iufb"):
+            if X[name].isna().all():
+                X[name] = None  # of any type
+                continue
             more[name] = _times(series, X[name].dt.tz) if kind == "M" else numbers(series)
             bad = (more[name].isna() & series.notna()).to_numpy(bool)
             if bad.any():

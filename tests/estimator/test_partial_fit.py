@@ -285,12 +285,27 @@ def test_classes_must_be_of_one_type(classes):
         classifier().partial_fit(np.ones((2, 1)), [1, 1], classes=classes)
 
 
-def test_times_in_words_are_times():
+@pytest.mark.parametrize("are_first_words", [True, False])
+def test_times_in_words_are_times(are_first_words):
     times = pd.date_range("2020-01-01", periods=200, freq="37h")
     frame, y = pd.DataFrame({"t": times}), times.day_of_week < 3
-    found = classifier().partial_fit(frame[:100], y[:100], classes=[False, True])
-    found.partial_fit(frame[100:].astype(str), y[100:])
+    words = frame.astype(str)
+    first, then = (words, frame) if are_first_words else (frame, words)
+    found = classifier().partial_fit(first[:100], y[:100], classes=[False, True])
+    found.partial_fit(then[100:], y[100:])
     assert found.score(frame, y) > 0.9
+
+
+@pytest.mark.parametrize("nothing", [np.nan, None, pd.NaT])
+@pytest.mark.parametrize("then", [["u", "v"], [True, False], [1.0, 2.0], ["2024-04-03", None]])
+def test_columns_may_have_no_values_at_first(nothing, then):
+    labels = np.arange(40) % 2
+    frame = pd.DataFrame({"a": pd.Series(then * 20), "b": 1.0 * labels})
+    found = classifier().partial_fit(frame.assign(a=nothing), labels, classes=[0, 1])
+    found.partial_fit(frame, labels)
+    missing = frame.astype({"a": object}).assign(a=None)
+    whole = classifier().fit(pd.concat([missing, frame]), np.tile(labels, 2))
+    assert_array_equal(found.predict_proba(frame), whole.predict_proba(frame))
 
 
 @pytest.mark.parametrize(
