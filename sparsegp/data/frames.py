@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparsegp.data.blocks import compute_each, row_blocks
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import join_first, quote_if_needed
-from sparsegp.types import Booleans, DaskArray
+from sparsegp.types import DaskArray, Integers
 
 MAX_NAMES, MAX_FAULTS = 20, 8
 """Maximum number of names, and of unusable columns, listed in a message."""
@@ -326,11 +326,15 @@ class Frame:
         empty, *parts = (part.iloc[:, places] for part in (self.empty, *self.parts))
         return replace(self, empty=empty, parts=parts)
 
-    def take(self, kept: Booleans) -> "Frame":
-        """Return the frame with some of its rows, given by a mask (n,)."""
-        each = [kept[start : start + n] for start, n in zip(self.starts, self.lengths, strict=True)]
-        parts = [part[some] for part, some in zip(self.parts, each, strict=True) if some.any()]
-        rows, lengths = np.flatnonzero(kept), [int(some.sum()) for some in each if some.any()]
+    def take(self, rows: Integers) -> "Frame":
+        """Return the frame with some of its rows, in ascending order, perhaps several times."""
+        each = np.split(rows, np.searchsorted(rows, self.starts[1:]))
+        found = [
+            (part.iloc[some - start], len(some))
+            for part, start, some in zip(self.parts, self.starts, each, strict=True)
+            if len(some)
+        ]
+        parts, lengths = [part for part, _ in found], [length for _, length in found]
         new: Any = {"where": lambda row, name: self.where(int(rows[row]), name)}
         return replace(self, parts=parts, lengths=lengths, **new)
 

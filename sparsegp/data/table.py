@@ -54,7 +54,8 @@ class Table:
     repeats : bool
         Whether rows have the inputs of others, but are separate observations.
     frame : Frame, optional
-        The original rows, if their columns are not yet encoded: see `learnt` and `encoded`.
+        The original rows, if their columns are not yet encoded, or a model may encode them in
+        another way: see `learnt` and `encoded`.
     kinds : mapping of str to str, optional
         Kinds of columns of the frame that their values do not determine.
     encoding : Encoding, optional
@@ -152,11 +153,12 @@ class Table:
         DataError
             If columns cannot be used; all of them are named.
         """
-        if self.frame is None:
-            return self
+        if self.frame is None or self.encoding is not None or self.medians is not None:
+            return replace(self, frame=None)
         frame, rows = self.frame, np.ones(len(self.frame), bool)
         if self.weights is not None and self.weights.any():
-            frame, rows = frame.take(self.weights > 0.0), self.weights > 0.0
+            rows = self.weights > 0.0
+            frame = frame.take(np.flatnonzero(rows))
         encoding = Encoding.learn(frame, self.source, self.kinds, scheduler, self.is_part)
         if encoding.is_plain:
             medians = np.array([column.fill for column in encoding.columns])

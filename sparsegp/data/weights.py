@@ -263,7 +263,8 @@ def soft_labels(
             "soft labels must be probabilities (n, K) with K labels, two or more, got shapes "
             f"{share.shape} and {labels.shape}"
         )
-    table = as_table(X, np.zeros(len(share)), sample_weight).learnt()
+    given = as_table(X, np.zeros(len(share)), sample_weight)
+    table = given.learnt()
     bad = ~((share >= 0.0) & (share < np.inf)).all(axis=1) | ~(share.sum(axis=1) > 0.0)
     if bad.any():
         row = int(bad.argmax())
@@ -277,7 +278,9 @@ def soft_labels(
     if table.weights is not None:
         share *= table.weights[:, np.newaxis]
     rows, codes = np.nonzero(share)
-    return replace(_taken(table, rows), y=labels[codes], weights=share[rows, codes])
+    kept = None if given.frame is None else given.frame.take(rows)
+    probable = _taken(table, rows)
+    return replace(probable, frame=kept, y=labels[codes], weights=share[rows, codes])
 
 
 def without_weights(table: Table, column: str) -> Table:

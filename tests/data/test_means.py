@@ -235,3 +235,17 @@ def test_classes_without_weight_have_no_means(rows):
     weights = np.where(np.arange(N) < 30, 0.0, 1.0)
     table = replace(table_from_frame(frame, labels), weights=weights)
     assert [*means_of(table.learnt(of_numbers=False))] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("columns", [["x"], ["x", "shop"]])
+def test_a_model_encodes_new_rows_of_probable_labels(rows, columns):
+    (frame, y), (new, number) = rows, drawn(2, 300)
+    settings = {"kernel": "20*laplace", "n_active": 30}
+    frame = frame.assign(x=frame["x"].where(frame.index % 9 > 0))[columns]
+    model, new = sparsegp.train(frame, y, **settings), new[columns]
+    sure = np.eye(3)[np.digitize(number, [-0.8, 0.8])]
+    found = sparsegp.update(model, sparsegp.soft_labels(new, 0.1 + 0.7 * sure))
+    weights = (0.1 + 0.7 * sure).ravel()
+    several = new.loc[new.index.repeat(3)], np.tile([0, 1, 2], 300)
+    expected = sparsegp.update(model, *several, sample_weight=weights)
+    assert_allclose(found.predict_proba(frame), expected.predict_proba(frame), rtol=1e-6)
