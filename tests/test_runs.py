@@ -13,7 +13,12 @@ import sparsegp
 from sparsegp.errors import Interrupted
 from tests.runs import KINDS, Stopper, assert_same, data_for, train
 
-every_kind = pytest.mark.parametrize("kind", KINDS)
+LONG = {"learnt, probit", "learnt, pairs", "learnt, bound", "softmax_ep", "bound, pairs"}
+"""Kinds that take seconds and have much in common with others."""
+every_kind = pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow) if kind in LONG else kind for kind in KINDS],
+)
 ROWS = {kind: 800 if "stub_entries" in settings else 300 for kind, settings in KINDS.items()}
 """Of two or three blocks, or enough that candidates leave more than once."""
 

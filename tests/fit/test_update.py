@@ -144,7 +144,12 @@ def test_many_updates_of_a_regression_do_no_harm(kernel, precision):
 
 @pytest.mark.parametrize(
     ("kernel", "step"),
-    [("10*linear", 1), ("10.0 + 3*linear", 1), ("30*rbf(20.0)", 5), ("30*laplace", 5)],
+    [
+        ("10*linear", 1),
+        pytest.param("10.0 + 3*linear", 1, marks=pytest.mark.slow),
+        pytest.param("30*rbf(20.0)", 5, marks=pytest.mark.slow),
+        ("30*laplace", 5),
+    ],
 )
 def test_many_updates_of_a_classifier_do_no_harm(kernel, step):
     X, y = make_moons(900, noise=0.2, random_state=0)
