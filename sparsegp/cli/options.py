@@ -94,7 +94,7 @@ def items(name: str, metavar: str, help: str) -> Options:
     """Return an option that takes a list; if it is given repeatedly, the lists are joined."""
 
     def joined(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
-        return ",".join(given) if given else None
+        return ",".join(filter(None, given)) if given else None
 
     return click.option(name, metavar=metavar, help=help, multiple=True, callback=joined)
 

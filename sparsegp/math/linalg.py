@@ -184,9 +184,12 @@ def solve_lower_in_place(factor: Doubles, right: Floats) -> Floats:
         return np.asarray(trsm(1.0, own, right.T, side=1, lower=1, trans_a=1, overwrite_b=1).T)
     for start in range(0, len(factor), SOLVED):
         rows = slice(start, start + SOLVED)
-        inverse, own = inverse_triangle(factor[rows, rows]), right[rows]
-        own -= rounded(factor[rows, :start], right.dtype) @ right[:start]
-        own[:] = drop_tiny(rounded(inverse, right.dtype) @ drop_tiny(own))
+        inverse = rounded(inverse_triangle(factor[rows, rows]), right.dtype)
+        before, block = np.hsplit(rounded(factor[rows, : start + SOLVED], right.dtype), [start])
+        own = drop_tiny(right[rows] - before @ right[:start])
+        found = drop_tiny(inverse @ own)
+        found += inverse @ drop_tiny(own - block @ found)  # as exact as by substitution
+        right[rows] = drop_tiny(found)
     return right
 
 

@@ -59,3 +59,14 @@ def test_models_have_no_subnormal_numbers(gap):
     model = sparsegp.train(X, X[:, 0] > X[:, 1], **kinds)
     assert np.isfinite(model.predict_proba(X)).all()
     assert [subnormal(W) for W in model.posterior.reduction] == [0]
+
+
+def test_solutions_of_ill_conditioned_systems_are_as_exact_as_by_substitution():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(297, 2)), rng.normal(size=(3, 2)) + 40.0])
+    K = np.asarray(parse("rbf(1)")(X, X))
+    factor, right = np.linalg.cholesky(K + 1e-6 * np.eye(300)), K.astype(np.float32)
+    exact = solve_triangular(factor, K, lower=True)
+    usual = solve_triangular(factor.astype(np.float32), right, lower=True)
+    found = solve_lower_in_place(factor, right.copy())
+    assert np.abs(found - exact).max() < 2.0 * np.abs(usual - exact).max()
