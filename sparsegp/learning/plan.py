@@ -50,7 +50,7 @@ ACTIVE_SIZES = (1000, 2000, 4000)
 """Numbers of active rows to choose from, if the number is not given."""
 NOISY, NOISY_MANY = 0.75, 0.95
 """NLPP relative to the entropy of the classes, above which labels are mostly noise; the second for
-more than two classes, where less noise hides as much to learn."""
+more than two classes, where length scales still gain above the first."""
 
 
 def sample_rows(p: int, most: int = MAX_ROWS) -> int:

@@ -176,7 +176,7 @@ def solve_lower_in_place(factor: Doubles, right: Floats) -> Floats:
     """Return L^-1 R, (d, n), in the precision of R, whose rows are contiguous and overwritten.
 
     If L is close to block diagonal, numbers decay from row to row until they are subnormal. Where
-    some are small already, these are dropped in time, and only products of matrices are taken.
+    some are small already, only products of matrices are taken, and tiny numbers dropped between.
     """
     if np.abs(right).min(initial=np.inf) > SMALL:
         own = factor.astype(right.dtype)
