@@ -209,6 +209,18 @@ def test_minus_signs_of_typography_are_read_like_hyphens(tmp_path):
     assert len(found) == 9
 
 
+@pytest.mark.parametrize("numbers", [["-1,5", "2,25e-1", "3"], ["-1", "1,0", "2"]])
+def test_labels_are_numbers_of_the_same_marks_as_inputs(tmp_path, numbers):
+    path = tmp_path / "a.csv"
+    text = "a;y\n" + "".join(f"{n},5;{numbers[n % 3]}\n" for n in range(30))
+    expected = np.resize([float(each.replace(",", ".")) for each in numbers], 30)
+    for written in (text, text.replace("-", "\N{MINUS SIGN}")):
+        path.write_text(written, encoding="utf-8")
+        y = open_dataset(path).train.y
+        assert y.tolist() == expected.tolist()
+        assert y.dtype.kind == "fi"["1,0" in numbers]
+
+
 def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):
     dash = "\N{EN DASH}"
     words = ("red", "unknown")

@@ -215,7 +215,7 @@ def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
 def number(decimal: str) -> re.Pattern[str]:
     """Return the pattern of numbers with a decimal mark."""
     mark = re.escape(decimal)
-    digits = rf"(\d+{mark}?\d*|{mark}\d+)(e[+-]?\d+)?"
+    digits = rf"(\d+{mark}?\d*|{mark}\d+)(e[+{MINUS}-]?\d+)?"
     return re.compile(rf"[+{MINUS}-]?({digits}|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 
 

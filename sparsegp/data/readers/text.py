@@ -259,5 +259,8 @@ class Text:
         role = "id" if is_id else "label"
         word = found[codes[gaps.argmax()]] if gaps.any() else ""
         require_each(gaps, self.layout.names[place], role, self.where, self.name, word)
-        read = short_strings if is_id else labels_from_text
-        return read([*map(str, found)], self.name)[codes]
+        if is_id:
+            return short_strings([*map(str, found)], self.name)[codes]
+        if all(map(number(decimal := self.layout.decimal).fullmatch, found)):
+            found = [word.replace(decimal, ".").replace(MINUS, "-") for word in found]
+        return labels_from_text([*map(str, found)], self.name)[codes]
