@@ -238,6 +238,15 @@ def test_variances_lost_by_rounding_end_a_selection_in_good_order():
     assert all(np.isfinite(list(record.values())).all() for record in model.history)
 
 
+@pytest.mark.parametrize("size", [1e5, 1e7])
+def test_large_inputs_of_a_linear_kernel_lose_their_variances_in_good_order(size):
+    X = size * np.random.default_rng(0).normal(size=(600, 5))
+    y = (X[:, 0] > X[:, 1]).astype(int)
+    model = train("all", X, y, kernel="linear", scaling="none", n_active=50)
+    assert 5 <= len(model.rows) < 50
+    assert np.mean(model.predict(X) == y) == 1.0
+
+
 @pytest.mark.parametrize("how", [{}, {"method": "exact"}])
 def test_models_that_could_not_be_read_are_not_written(how, tmp_path, monkeypatch):
     monkeypatch.setattr("sparsegp.model.checks.MAX_MAGNITUDE", 2.0)

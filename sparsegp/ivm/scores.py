@@ -71,7 +71,7 @@ class Scores:
         linear = np.einsum("nk,nk->n", marginals.mean, self.slope)
         square = np.einsum("nk,nk->n", marginals.mean, marginals.mean)
         return marginals.weighted(
-            self.bounds(self.offset, linear, square, marginals.variance[:, 0])
+            self.bounds(self.offset, linear, square, _at_least_zero(marginals.variance[:, 0]))
         )
 
     def bounds(
@@ -86,7 +86,8 @@ class Scores:
         """Return the exact scores of rows `index` at these marginals, and renew their bounds."""
         if not self.lazy:
             return self.criterion.scores(self.rule, marginals)
-        x = marginals.mean / np.sqrt(1.0 + self.likelihood.noise_precision * marginals.variance)
+        spread = self.likelihood.noise_precision * _at_least_zero(marginals.variance)
+        x = marginals.mean / np.sqrt(1.0 + spread)
         log_z, gradient = self.likelihood.gradient(x, marginals.target)
         bent = self.likelihood.curvature_bound * x
         self.slope[index] = gradient + bent
@@ -136,3 +137,8 @@ class Scores:
         order = np.lexsort((marginals.rows[index], -scores))[:count]
         order = order[scores[order] != -np.inf]  # NaN is reported by the pool
         return index[order], scores[order]
+
+
+def _at_least_zero(variance: Doubles) -> Doubles:
+    """Return variances without what rounding leaves below zero; the pool leaves such rows out."""
+    return np.maximum(variance, 0.0)
