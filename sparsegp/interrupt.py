@@ -58,7 +58,8 @@ class StopRequest:
         self._outer = owner if isinstance(owner, StopRequest) else None
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
-                self._former[number] = signal.signal(number, self._note)
+                if signal.getsignal(number) is not None:  # else it is handled outside Python
+                    self._former[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -50,3 +50,14 @@ def test_an_import_does_not_swallow_a_stop_at_once(tmp_path):
     script = "with StopRequest(at_once='run it again'): import tries"
     words = "-c", f"from sparsegp.interrupt import StopRequest\n{script}"
     assert run_python(*words, code=75, cwd=tmp_path).stderr == "stopped by SIGTERM; run it again\n"
+
+
+def test_signals_that_are_handled_outside_python_stay_so(monkeypatch):
+    """As where another program embeds Python, whose handler could not be put back."""
+    known = signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda n: None if n == signal.SIGINT else known(n))
+    handlers = [known(number) for number in StopRequest.SIGNALS]
+    with StopRequest():
+        assert known(signal.SIGINT) is handlers[1]
+        assert known(signal.SIGTERM) is not handlers[0]
+    assert [known(number) for number in StopRequest.SIGNALS] == handlers

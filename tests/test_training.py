@@ -1,6 +1,7 @@
 """Training as a whole: what it takes, what it refuses, and what comes out of it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
@@ -107,10 +108,24 @@ def test_runs_with_other_settings_or_data_are_not_resumed(digits, tmp_path):
     swapped = X.copy()
     same = np.flatnonzero(y == y[700])
     swapped[same[-2:]] = X[same[:-3:-1]]  # the same columns' statistics, in the last tile
-    with pytest.raises(SettingsError, match="inputs or labels differ"):
+    with pytest.raises(SettingsError, match="the training data, or names"):
         sparsegp.train(swapped, y, **settings, **how)
     with pytest.raises(StoreError, match="holds an unfinished run"):
         sparsegp.train(X, y, **settings, out=tmp_path)
+
+
+def test_finished_runs_are_for_the_same_rows_and_names_only(tmp_path):
+    """Rows that are not active count too, even if ranges and means of the columns are the same."""
+    X, y, _ = data_for("all")
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = train("all", frame, y, out=tmp_path)
+    others = np.setdiff1d(np.arange(len(X)), model.rows)
+    swapped = frame.copy()
+    swapped.iloc[others, 0] = frame.iloc[others[::-1], 0].to_numpy()
+    for other in (swapped, frame.set_axis(list("bacd"), axis=1)):
+        with pytest.raises(SettingsError, match="the training data, or names of their columns"):
+            train("all", other, y, out=tmp_path, resume=True)
+    assert train("all", frame, y, out=tmp_path).names == tuple("abcd")
 
 
 @pytest.mark.slow
@@ -236,6 +251,14 @@ def test_variances_lost_by_rounding_end_a_selection_in_good_order():
     assert f"{len(model.rows)} rows included" in messages[0]
     assert np.mean(np.square(model.predict(X_test) - y_test)) < 5e-3 * y_test.var()
     assert all(np.isfinite(list(record.values())).all() for record in model.history)
+
+
+@pytest.mark.parametrize("kind", ["all", "logistic", "laplace"])
+def test_underflow_is_no_error_where_numpy_raises(kind):
+    X, y, X_test = data_for(kind)
+    with np.errstate(all="raise"):
+        model = train(kind, X, y)
+        assert np.isfinite(model.predict_proba(100.0 * X_test)).all()
 
 
 @pytest.mark.parametrize("size", [1e5, 1e7])

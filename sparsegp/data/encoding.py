@@ -57,6 +57,9 @@ class Encoding:
     columns: tuple[Column, ...]
     _told: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_told": set()}
+
     def __post_init__(self) -> None:
         texts = [each for c in self.columns for each in (c.name, *c.parts, *c.levels, *c.rare)]
         fills = [each for c in self.columns for each in (c.fill, c.missing)]

@@ -37,7 +37,8 @@ def joined_frames(X: Any, more: Any) -> Any:
                 row, what = int(bad.argmax()), "date" if kind == "M" else "number"
                 faults.append(unreadable(by_row(row, name), what, series.iloc[row]))
     refuse(faults, "X")
-    return pd.concat([X, more], ignore_index=True)
+    levels = [name for name in X.columns if isinstance(X[name].dtype, pd.CategoricalDtype)]
+    return pd.concat([X, more], ignore_index=True).astype(dict.fromkeys(levels, "category"))
 
 
 def _times(series: Any, tz: Any) -> Any:

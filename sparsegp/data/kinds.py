@@ -138,6 +138,8 @@ def date_form(words: Any) -> str:
 
 def texts(series: Any) -> tuple[Integers, list[str]]:
     """Return the index of each value's text, (n,), -1 if missing, and the distinct texts."""
+    if str(series.dtype).startswith("dictionary"):  # of Arrow, with values that no row has
+        series = series.astype(pd.ArrowDtype(series.dtype.pyarrow_dtype.value_type))
     try:
         codes, found = pd.factorize(series)
     except TypeError:  # lists and the like

@@ -95,6 +95,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         tags.input_tags.sparse = True
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
     # -- fit ---------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -137,9 +140,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         The classes are `known`, sorted, or by default those of the rows. If the rows are a part of
         those to come, they may be all alike, or too unlike.
         """
-        client = self._find_client(X)
+        client, seen = self._find_client(X), copy.copy(self)  # a failed fit changes nothing
         with dask_context(X, self.client):
-            X, y = training_data(self, X, y)
+            X, y = training_data(seen, X, y)
             table = replace(as_table(X, y, sample_weight), is_part=is_part)
             labels = y if table.weights is None else y[table.weights > 0.0]
             if known is not None:
@@ -152,6 +155,10 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             run |= {"runtime": self._runtime(client), "task": self._task}
             with self._in_own_words():
                 model = train(table, **run, **settings.to_json())
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(seen, name):
+                setattr(self, name, getattr(seen, name))
         return self._set_fitted(model, classes, client)
 
     def _find_classes(self, y: Labels) -> Labels:
@@ -218,7 +225,10 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     @property
     def feature_relevances_(self) -> Doubles:
-        """Relevance of each column, (p,); they sum to 1. See `Model.relevances`."""
+        """Relevance of each column, (p,); they sum to 1. See `Model.relevances`.
+
+        That of a column of a data frame is the sum over the columns that encode it.
+        """
         check_is_fitted(self)
         found: Doubles | None = self.model_.relevances
         if found is None:
@@ -226,7 +236,11 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                 "feature_relevances_ needs a kernel with a length scale for every column, such as "
                 f"'10*ard', or a metric, got {brief(str(self.model_.kernels[0]))!r}"
             )
-        return found
+        if (encoding := self.model_.encoding) is None:
+            return found
+        summed = np.zeros(len(encoding.columns))
+        np.add.at(summed, encoding.groups, found)
+        return summed
 
     # -- predictions: arrays, or lazy dask arrays for dask collections -----------------------------
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import check_random_state
 
+from sparsegp.data.labels import plain_text
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import declared, docstring_entry
 from sparsegp.runtime.threads import usable_cpus
@@ -150,7 +151,8 @@ def n_threads(n_jobs: object) -> int:
 def to_plain_json(value: Any) -> Any:
     """Convert a parameter to plain JSON: NumPy scalars to Python's, kernels to text."""
     if isinstance(value, Mapping):
-        return {name: to_plain_json(each) for name, each in value.items()}
+        texts = (name if isinstance(name, str) else plain_text(name) for name in value)
+        return dict(zip(texts, map(to_plain_json, value.values()), strict=True))
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple):  # a kernel for each class, as in `kernel_`

@@ -30,22 +30,27 @@ def is_lazy(values: Any) -> bool:
 
 
 def to_memory(values: Any) -> Any:
-    """Compute labels of dask, and give integers among objects their type; see scikit-learn.
+    """Compute labels of dask, and give numbers among objects their type; see scikit-learn.
+
+    So do columns of pandas, polars and Arrow with types of their own become arrays.
 
     Raises
     ------
     DataError
         If they are objects, and one is missing.
     """
-    if not is_lazy(values) and str(getattr(values, "dtype", "")) != "object":
+    dtype = getattr(values, "dtype", None)
+    if values is None or (
+        not is_lazy(values) and isinstance(dtype, np.dtype) and dtype.kind != "O"
+    ):
         return values
     found = np.asarray(values)
     if found.dtype != object:
         return found
     objects = found.ravel().tolist()
     refuse_missing(objects, "y")
-    is_whole = all(isinstance(each, int | np.integer) for each in objects)
-    return np.array(found.tolist()) if is_whole else found
+    are_numbers = all(isinstance(each, int | float | np.number) for each in objects)
+    return np.array(found.tolist()) if are_numbers else found
 
 
 def dask_context(X: Any, client: Any) -> AbstractContextManager[Any]:
@@ -76,7 +81,7 @@ def training_data(estimator: Any, X: Any, y: Any, reset: bool = True) -> tuple[A
         X, y = validate_data(estimator, X, to_memory(y), **how)
         return X, y
     bare = copy(estimator)  # validating labels alone would reset the column names
-    y = validate_data(bare, y=None if y is None else to_memory(y), y_numeric=numeric)
+    y = validate_data(bare, y=to_memory(y), y_numeric=numeric)
     if is_frame(X):
         return table_from_frame(_named(estimator, X, reset), y), y
     return _lazy_rows(estimator, X, reset), y

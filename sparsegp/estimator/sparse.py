@@ -67,7 +67,7 @@ class SparseEstimator(GPEstimator):
             how(X, y, sample_weight, classes)
             self._first_rows = None
             return self
-        inputs, labels = training_data(self, X, y, reset=is_first)
+        inputs, labels = training_data(copy(self) if is_first else self, X, y, reset=is_first)
         new = as_table(inputs, labels, sample_weight)  # an error counts the new rows alone
         labels = among(classes, labels)
         rows = FirstRows(X if is_frame(X) else inputs, labels, sample_weight)

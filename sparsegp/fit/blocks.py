@@ -178,8 +178,6 @@ class SparseRun(Run[SparseModel]):
         factory = functools.partial(self.block_type, self.block_settings, transform=transform)
         self.runtime.build(factory, parts)
         if self.store is not None:
-            texts = [text for answer in self.map_blocks("fingerprint") for text in answer]
-            self.digests = np.array([int(text, 16) for text in texts], dtype=np.uint64)
             self._restore()
         if messages := self._recovery():
             self._replay(messages)

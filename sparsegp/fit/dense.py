@@ -1,6 +1,5 @@
 """Fit by a dense method: all rows in memory, learnt kernels, and the posterior of all rows."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +9,6 @@ import numpy as np
 from sparsegp.data import Table
 from sparsegp.dense import Mixture, Problem, Session, Status, infer, likelihood_for
 from sparsegp.fit.run import Run
-from sparsegp.math.products import TILE
 from sparsegp.model import DenseModel
 from sparsegp.report import evaluate, evaluate_regression
 from sparsegp.settings import DenseSettings
@@ -32,10 +30,6 @@ class DenseRun(Run[DenseModel]):
         """Read the rows, and restore the state of the newest checkpoint."""
         data, self._total = self.data, -1
         self.x = data.scaling.apply(np.asarray(data.train.X), np.dtype(np.float64))
-        rows = np.column_stack([self.x, data.target])
-        tiles = [rows[start : start + TILE] for start in range(0, len(rows), TILE)]
-        each = [hashlib.blake2b(tile.tobytes(), digest_size=8).digest() for tile in tiles]
-        self.digests = np.array([int.from_bytes(digest) for digest in each], dtype=np.uint64)
         self.restored()
 
     def complete(self) -> DenseModel:

@@ -109,15 +109,16 @@ class Prepared:
             "missing": train.missing or None,
         }
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what identifies the training data."""
+    def identity(self, scheduler: Any) -> dict[str, Any]:
+        """Return what identifies the training data, after reading all rows."""
+        X, weights, encoding = self.train.X, self.train.weights, self.train.encoding
         digest = hashlib.blake2b(self.target.tobytes(), digest_size=16)
-        if self.train.weights is not None:
-            digest.update(self.train.weights.tobytes())
-        for values in (self.summary.low, self.summary.high, self.summary.mean):
-            digest.update(np.asarray(values).tobytes())
-        if self.train.encoding is not None:
-            digest.update(json.dumps(self.train.encoding.to_json()).encode())
+        for hashes in compute_each(hashes_of_rows, X.to_delayed().ravel(), scheduler=scheduler):
+            digest.update(hashes.tobytes())
+        if weights is not None:
+            digest.update(weights.tobytes())
+        names = encoding.to_json() if encoding is not None else self.train.names
+        digest.update(json.dumps(names).encode())
         return {
             "rows": self.summary.n,
             "columns": self.summary.p,

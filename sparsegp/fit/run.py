@@ -19,14 +19,13 @@ from sparsegp.errors import Interrupted, NumericalError, SettingsError, SparseGP
 from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, columns_of, prepare
 from sparsegp.interrupt import StopRequest
-from sparsegp.math.products import TILE
 from sparsegp.model import Model
 from sparsegp.model.checks import require_numbers
 from sparsegp.progress import Progress, Recorded
 from sparsegp.report import progress_for
 from sparsegp.runtime import Runtime, Where, open_runtime
 from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.state import MAX_MAGNITUDE, require_shapes, to_arrays
+from sparsegp.state import MAX_MAGNITUDE, to_arrays
 from sparsegp.store import RunDirectory, Stored
 
 R = TypeVar("R")
@@ -155,7 +154,6 @@ class Run(ABC, Generic[R]):
         self.data = rows
         self.settings = self.settings.for_columns(columns_of(rows.train))
         self.progress = self._recorded = Recorded(self.progress)
-        self.digests: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.state: Any = None
         self.former: Mapping[str, NDArray[Any]] = {}
         self._has_restored = False
@@ -165,6 +163,7 @@ class Run(ABC, Generic[R]):
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(single_threaded_blas())  # for the same bits on all machines
+            stack.enter_context(np.errstate(under="ignore"))
             if self.store is not None:
                 stack.callback(self.store.close)
                 self.store.open(self.identity(), self.resume)
@@ -189,7 +188,8 @@ class Run(ABC, Generic[R]):
         """
         with self:
             if self.store is not None and self.store.is_finished():
-                return cast(R, self._finished(self.store))
+                self.progress.message(f"the run in {self.store.folder} is finished; nothing to do")
+                return cast(R, Model.load(self.store.model_path))
             try:
                 self.build()
                 return self.complete()
@@ -202,29 +202,14 @@ class Run(ABC, Generic[R]):
                     "another `out`"
                 ) from error
 
-    def _finished(self, store: RunDirectory) -> Model:
-        """Return the model of a finished run; raise SettingsError if its rows differ.
-
-        They are not compared if earlier rows are no longer available; their digest was.
-        """
-        model, train = Model.load(store.model_path), self.data.train
-        if not self.data.first_row:
-            some = train.X[train.places(np.unique(model.rows))]
-            if not model.holds(some.compute(scheduler=self.runtime.scheduler())):
-                raise SettingsError(
-                    f"{store.folder} holds a run with other data: active rows differ; give those, "
-                    "or start again with `overwrite=True` or in another `out`"
-                )
-        self.progress.message(f"the run in {store.folder} is finished; nothing to do")
-        return model
-
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into memory."""
         memory.check(rows, held_out, n_classes, self.settings, self.runtime)
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and identity of the data, which must be the same to resume the run."""
-        return {"settings": self.settings.to_json(), "data": self.data.to_json()}
+        data = self.data.identity(self.runtime.scheduler())
+        return {"settings": self.settings.to_json(), "data": data}
 
     def save(self, model: M) -> M:
         """Return the model of the fit; it is saved if there is a store.
@@ -296,7 +281,7 @@ class Run(ABC, Generic[R]):
         began = time.monotonic()
         meta, arrays = self.content()
         state = self.former if self.state is None else to_arrays(self.state)
-        arrays |= {"digests": self.digests, **{STATE + name: state[name] for name in state}}
+        arrays |= {STATE + name: state[name] for name in state}
         kept = self.store.save(done, meta | {"seconds": self.seconds()}, arrays)
         self.store.write_progress(self._recorded.known, due=True)  # never behind the checkpoint
         self._saved, self._saved_at = time.monotonic(), done
@@ -304,25 +289,12 @@ class Run(ABC, Generic[R]):
         return kept
 
     def restored(self) -> Stored | None:
-        """Load the newest checkpoint, if the run is resumed, and restore the common state.
-
-        Raises
-        ------
-        SettingsError
-            If its rows differ.
-        """
+        """Load the newest checkpoint, if the run is resumed, and restore the common state."""
         found = self.store.load() if self.store is not None and self.resume else None
         if found is None:
             return None
         _, stored = found
         self._has_restored = True
-        require_shapes(stored.arrays, {"digests": self.digests.shape})
-        differing = np.flatnonzero(stored.arrays["digests"] != self.digests)
-        if len(differing):
-            raise SettingsError(
-                "cannot resume with other data: inputs or labels differ from those of the "
-                f"checkpoint, first in the {TILE} rows from {TILE * differing[0]} on"
-            )
         arrays = stored.arrays
         self.former = {k.removeprefix(STATE): arrays[k] for k in arrays if k.startswith(STATE)}
         self.start_clock(float(stored.meta["seconds"]))

@@ -5,7 +5,6 @@ run.json holds settings and data. A checkpoint with all finished trials, and in 
 is written whenever a trial finishes. So a killed search only loses the trials that were running.
 """
 
-import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -244,13 +243,9 @@ class Tuning(Run[Tuned]):
         """Check nothing: trials only use part of the rows."""
 
     def identity(self) -> dict[str, dict[str, Any]]:
-        """Return what identifies the search, with the number of trials and a sample digest."""
-        known, sample = super().identity(), hashlib.blake2b(digest_size=16)
-        if self.sample is not None:
-            for array in (self.sample.X, self.sample.target):
-                sample.update(np.ascontiguousarray(array).data)
+        """Return what identifies the search, with the number of trials."""
+        known = super().identity()
         known["settings"] |= {"max_trials": self.max_trials}
-        known["data"] |= {"sample": sample.hexdigest()}
         return known
 
     def build(self) -> None:

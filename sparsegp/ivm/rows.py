@@ -8,7 +8,6 @@ If stub entries are bounded, candidates are dropped during the selection (ivm/sh
 remaining rows are packed into tiles of 64.
 """
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -205,13 +204,6 @@ class Block(ABC):
         if self.held_out and known.any():
             total = float(likelihood.log_z(mean[known], variance[known], target[known]).sum())
         return MarginalMetrics(len(target), float(loss.sum()), total, int(known.sum()))
-
-    def fingerprint(self) -> list[str]:
-        """Return a digest of the inputs, labels and weights of each tile."""
-        tiles = [slice(k, k + TILE) for k in range(0, len(self.X), TILE)]
-        parts = [part for part in (self.X, self.labels, self.weights) if part is not None]
-        bits = (b"".join(part[tile].tobytes() for part in parts) for tile in tiles)
-        return [hashlib.blake2b(tile, digest_size=8).hexdigest() for tile in bits]
 
     def validation_rows(self) -> tuple[Floats, NDArray[Any]]:
         """Return the scaled inputs and targets of the validation rows."""

@@ -72,7 +72,7 @@ def _predict(x: Any, model: "Model", method: str) -> Doubles:
             f"X must be finite: {len(bad)} values are not, the first, {x[row, column]}, "
             f"in row {row}, column {column}"
         )
-    with single_threaded_blas(), np.errstate(over="ignore", invalid="ignore"):
+    with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
         rows = x if len(x) else np.zeros((1, model.n_features))
         values: Doubles = getattr(model, method)(rows)[: len(x)]
     bad = np.isnan(values) | (values == np.inf)  # the logarithm of a probability may be -inf

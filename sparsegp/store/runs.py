@@ -289,7 +289,8 @@ class RunDirectory:
             sizes = "; ".join(
                 f"{k} {old}, now {new}" for k, old, new in data if type(new) is not str
             )
-            found.append("the training data changed" + f" ({sizes})" * bool(sizes))
+            what = "the training data, or names of their columns, changed"
+            found.append(what + f" ({sizes})" * bool(sizes))
         if found:
             raise SettingsError(
                 f"{self._run} holds a run with other settings or data: {'; '.join(found)}; give "

@@ -51,6 +51,51 @@ def test_labels_that_are_integers_as_objects(iris, kind):
         assert found.score(X, y) == plain.score(X, iris[1])
 
 
+@pytest.mark.parametrize("dtype", ["boolean", "bool[pyarrow]", "Int64", "string", "object"])
+def test_labels_of_data_frames_keep_type_and_value(dtype):
+    X = np.random.default_rng(0).normal(size=(90, 3))
+    values = np.array([2**60, 2**60 + 1, 7])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    if "bool" in dtype:
+        values = values > 7
+    elif dtype == "object":
+        values = (values == 7).astype(float)
+    y = pd.Series(values.astype(str) if dtype == "string" else values).astype(dtype)
+    fitted = SparseGPClassifier(kernel="10*rbf", n_active=20).fit(X, y)
+    expected = np.unique(y.tolist())
+    np.testing.assert_array_equal(fitted.classes_, expected)
+    assert fitted.classes_.dtype.kind in {expected.dtype.kind, "O"}
+    assert fitted.score(X, y) > 0.8
+    y[4] = None
+    with pytest.raises(ValueError, match=r"every row needs a label; row 4 of y has|NaN"):
+        fitted.fit(X, y)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_failed_fit_leaves_the_estimator_as_it_was(first, iris):
+    X, y = iris
+    estimator = SparseGPClassifier(kernel="10*rbf", n_active=20)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    if not first:
+        estimator.fit(X, y)
+    with pytest.raises(ValueError, match="one class only"):
+        estimator.fit(frame[list("dcb")], 0 * y)
+    with pytest.raises(NotFittedError) if first else nullcontext():
+        assert estimator.score(X, y) > 0.9
+    assert not hasattr(estimator, "feature_names_in_")
+    assert estimator.fit(frame, y).feature_names_in_.tolist() == list("abcd")
+    assert not hasattr(estimator.fit(X, y), "feature_names_in_")
+
+
+def test_values_of_arrow_dictionaries_that_no_row_has_are_no_levels():
+    rng = np.random.default_rng(0)
+    kind = pd.ArrowDtype(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
+    words = pd.Series([f"city {n:03}" for n in range(400)] + ["Ulm", "Bonn"] * 60)
+    frame = pd.DataFrame({"city": words.astype(kind), "x": rng.normal(size=len(words))})[400:]
+    y = (frame["city"] == "Ulm").astype(int)
+    model = sparsegp.train(frame, y.to_numpy(), kernel="10*rbf", n_active=20)
+    assert model.names == ("city=Ulm", "x")
+
+
 def test_data_frames_change_nothing(iris, words):
     """Their names are checked by scikit-learn."""
     frame = pd.DataFrame(iris[0], columns=NAMES)

@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -99,6 +100,30 @@ def test_relevances_of_features(iris):
     with pytest.raises(AttributeError, match="needs a kernel with a length scale for every"):
         _ = estimator.feature_relevances_
     assert not hasattr(estimator, "feature_relevances_")
+
+
+def test_relevances_are_those_of_input_columns(iris):
+    X, y = iris
+    frame = pd.DataFrame({"constant": 1.0, "wide": X[:, 2], "gaps": X[:, 0]})
+    frame["words"] = np.resize(["u", "v", "w"], len(X))
+    frame.loc[::10, "gaps"] = np.nan
+    fitted = SparseGPClassifier(n_active=20, kernel="10*ard").fit(frame, y)
+    found = dict(zip(fitted.feature_names_in_, fitted.feature_relevances_, strict=True))
+    of_model = dict(zip(fitted.model_.names, fitted.model_.relevances, strict=True))
+    assert found["constant"] == 0.0
+    assert found["wide"] == of_model["wide"]
+    assert found["gaps"] == of_model["gaps"] + of_model["gaps missing"]
+    assert sum(found.values()) == pytest.approx(1.0)
+
+
+def test_class_weights_by_labels_of_numpy_are_saved(iris, tmp_path):
+    X, y = iris[0], iris[1] == 1
+    for labels, key in ((y, np.True_), (y.astype(int), np.int64(1)), (y.astype(int), 1.0)):
+        fitted = SparseGPClassifier(kernel="rbf", n_active=20, class_weight={key: 2.0})
+        fitted.fit(X, labels).save(tmp_path / "saved")
+        loaded = SparseGPClassifier.load(tmp_path / "saved")
+        again = clone(loaded).fit(X, labels)
+        np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
 
 
 OF_NUMBERS = [

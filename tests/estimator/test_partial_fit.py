@@ -350,3 +350,12 @@ def test_a_class_without_rows_is_warned_of(monkeypatch, caplog):
     X, y = stripes(0, 600)
     classifier().partial_fit(X, y, classes=["left", "middle", "right", "up"])
     assert "too few rows of class 'up' in the first 600, which chose the kernel" in caplog.text
+
+
+def test_a_category_of_numbers_stays_one_beside_plain_numbers():
+    X, y = stripes(0)
+    frame = named(X).assign(code=np.arange(len(X)) % 3)
+    first = frame[:100].astype({"code": "category"})
+    fitted = classifier().partial_fit(first, y[:100], classes=np.unique(y))
+    fitted.partial_fit(frame[100:], y[100:])
+    assert {"code=0", "code=1", "code=2"} <= {*fitted.model_.names}

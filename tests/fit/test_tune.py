@@ -120,9 +120,9 @@ def test_other_settings_or_data_are_refused(data, tmp_path):
         (X, y, {"seed": 1}, r"other settings or data: seed was 0 and is now 1"),
         (X, y, {"max_trials": 20}, r"max_trials was 8 and is now 20"),
         (X, y, {"kernel": "3*rbf"}, r"kernel was '50\*rbf .*"),
-        (X[1:], y[1:], {}, r"the training data changed \(rows 500, now 499\);"),
-        (X, np.roll(y, 1), {}, "data: the training data changed; give the former"),
-        (other, y, {}, "data: the training data changed; give the former"),
+        (X[1:], y[1:], {}, r"columns, changed \(rows 500, now 499\);"),
+        (X, np.roll(y, 1), {}, "names of their columns, changed; give the former"),
+        (other, y, {}, "names of their columns, changed; give the former"),
     ]
     for rows, labels, change, pattern in cases:
         with pytest.raises(SettingsError, match=pattern):
