@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import FOLDS, KINDS, MEAN, MISSING, NUMBERS, RARE, Column
 from sparsegp.data.frames import (
     MAX_NAMES,
@@ -186,8 +187,8 @@ class Encoding:
     def apply(self, frame: Any, source: str, to_learn: bool = False) -> Any:
         """Encode rows: immediately for a data frame in memory, else lazily.
 
-        Warns about levels and missing values that training rows did not have, unless rows are lazy;
-        for rows that are not from a file, once for each column.
+        Warns about levels and missing values that training rows did not have, unless rows are
+        of dask; for rows that are not from a file, once for each column.
 
         Parameters
         ----------
@@ -209,11 +210,16 @@ class Encoding:
         """
         frame = as_pandas(frame)
         if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
-            self._warn_of_news([frame], source, self._told)
+            self._warn_of_news([self._news(frame, source)], source, self._told)
             return self._encoded(frame, 0, source=source, to_learn=to_learn)
         frame = Frame.of(frame, source)
-        if not any(hasattr(part, "dask") for part in frame.parts):
-            self._warn_of_news(frame.parts, source, set() if frame.of_file else self._told)
+        lazy, news = (
+            any(hasattr(part, "dask") for part in frame.parts),
+            partial(self._news, source=source),
+        )
+        if frame.of_file or not lazy:
+            found = compute_each(news, frame.parts) if lazy else [*map(news, frame.parts)]
+            self._warn_of_news(found, source, set() if frame.of_file else self._told)
         how: Any = {"source": source, "where": frame.where, "of_file": frame.of_file}
         rows = partial(self._encoded, **how, to_learn=to_learn)
         return frame.rows(rows, len(self.names), np.float64)
@@ -249,17 +255,23 @@ class Encoding:
         values = [column.with_codes().encode(series) for column, series in used]
         return (hashes_of_rows(np.hstack(values)) % FOLDS).astype(np.int64)
 
-    def _warn_of_news(self, parts: Sequence[Any], source: str, told: set[str]) -> None:
-        """Warn about levels and missing values that training rows did not have.
+    def _news(self, part: Any, source: str) -> list[tuple[int, str]]:
+        """Return for each column that is used the number of rows unlike those of training."""
+        return [column.news(series) for column, series in self._columns_of(part, source)]
+
+    def _warn_of_news(
+        self, parts: Sequence[list[tuple[int, str]]], source: str, told: set[str]
+    ) -> None:
+        """Warn about levels and missing values that training rows did not have; see `_news`.
 
         Columns in `told` are left out, and those of the warning are added.
         """
         gaps, levels = list[str](), list[str]()
-        for each in zip(*(self._columns_of(part, source) for part in parts), strict=True):
-            column = each[0][0]
+        used = [column for column in self.columns if column.parts]
+        for column, *each in zip(used, *parts, strict=True) if parts else ():
             if column.name in told:
                 continue
-            counts, ones = zip(*(column.news(series) for _, series in each), strict=True)
+            counts, ones = zip(*each, strict=True)
             n, one = sum(counts), next(filter(None, ones), "")
             told |= {column.name} if n else set()
             if n and column.kind != "category":

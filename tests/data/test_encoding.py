@@ -412,3 +412,18 @@ def test_files_with_gaps_where_training_had_none(header, tmp_path):
         for name in ("filled", "gaps", "bare")
     ]
     assert found == found[:1] * 3
+
+
+def test_unknown_values_in_parquet_files_are_counted(tmp_path, caplog):
+    n = np.arange(120)
+    known = pd.DataFrame({"x": n % 7 / 2, "city": np.resize(["Bonn", "Ulm"], 120), "y": n % 3 % 2})
+    new = known.copy()
+    new.loc[:2, "city"], new.loc[50:, "x"] = "Jena", None
+    for name, table in (("known", known), ("new", new)):
+        table.to_parquet(tmp_path / f"{name}.parquet", row_group_size=40)
+    run = tmp_path / "run"
+    invoke("train", tmp_path / "known.parquet", "--out", run, "--kernel", "rbf", "--n-active", 20)
+    assert "treated as" not in caplog.text
+    said = invoke("evaluate", run, tmp_path / "new.parquet").stderr
+    assert said.count("unknown values in 'city' (3 rows, such as 'Jena') are treated as") == 1
+    assert said.count("which are filled in: x in 70 rows") == 1

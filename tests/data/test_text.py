@@ -304,6 +304,35 @@ def test_a_column_with_the_name_of_an_id(name, step, is_told, tmp_path, caplog):
     assert not caplog.text
 
 
+@pytest.mark.parametrize("place", ["sold", "y"])
+def test_points_that_may_separate_thousands(place, tmp_path, caplog):
+    numbers = np.arange(60) * 37
+    texts = {
+        True: [f"{n:,}".replace(",", ".") for n in numbers],
+        False: [str(n / 1000) for n in numbers],
+        None: [f"{1 + n / 1000:.3f}" for n in numbers],  # all of which have three digits
+    }
+    for is_told, words in texts.items():
+        rows = pd.DataFrame({"sold": np.arange(60) % 7 / 4, "y": np.arange(60) % 2})
+        rows.assign(**{place: words}).to_csv(tmp_path / "a.csv", index=False, sep=";")
+        caplog.clear()
+        open_dataset(tmp_path / "a.csv")
+        assert (f"points in the column {place} may separate" in caplog.text) == bool(is_told)
+
+
+def test_zeros_in_front_of_numbers(tmp_path, caplog):
+    codes = [f"{n:05}" for n in np.arange(60) * 571 % 20011]
+    rows = pd.DataFrame({"zip": codes, "x": np.arange(60) % 7, "y": np.arange(60) % 2})
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    open_dataset(tmp_path / "a.csv")
+    (message,) = caplog.messages
+    assert "zeros in front of numbers in the input zip; for codes give `kinds` zip=cat" in message
+    caplog.clear()
+    for kind in ("number", "category"):
+        open_dataset(tmp_path / "a.csv", kinds={"zip": kind})
+    assert not caplog.messages
+
+
 def test_numbers_that_look_like_dates(tmp_path, caplog):
     days = pd.Series(pd.date_range("1999-11-20", periods=60, freq="11D"))
     rows = pd.DataFrame({"on": days.dt.strftime("%Y%m%d"), "n": np.arange(60) + 20240500})

@@ -16,6 +16,7 @@ from sparsegp.data.frames import UNNAMED, Frame, listed
 from sparsegp.data.labels import labels_from_text, short_strings
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
 from sparsegp.data.readers.layout import (
+    COMPARED,
     DASHES,
     MINUS,
     MISSING,
@@ -46,6 +47,11 @@ EXACT = 2**53
 LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
 
+THOUSANDS, SMALL = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+"), re.compile(r"[+-]?\d{1,3}")
+CODE, SEVERAL = re.compile(r"0\d+"), 5
+"""Patterns of numbers with points between thousands, of small ones, and of numbers with a zero in
+front; and how many of a column make it suspicious."""
+
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
 
@@ -63,6 +69,8 @@ def read_text(name: str, columns: Columns) -> Dataset:
     places = places_of(columns, names, name, layout.header is not None)
     text = Text(name, columns, layout, places)
     values, others = text.values()
+    if columns.names is None and not any(columns.before):
+        text.warn_of_points_and_zeros()
     for place, each in places.inputs.items() if columns.names is None else ():
         how = f"input {shlex.quote(each)}; give it as `id_column`, or `drop` it"
         if each not in places.kinds and numbers_rows(values[place], each, place):
@@ -162,6 +170,29 @@ class Text:
             place = f"line {next(islice(self._rows(), row, None))[0]} ({place})"
         names = {name: self.layout.names[each] for each, name in self.places.inputs.items()}
         return f"{place}, column {quoted(names.get(column, column))}"
+
+    def warn_of_points_and_zeros(self) -> None:
+        """Warn of points that may separate thousands, and of zeros in front, from the first rows.
+
+        Such are points that three digits follow in every number from 1000 on, beside smaller ones.
+        """
+        rows, names, kinds = [*islice(self._rows(), COMPARED)], self.layout.names, self.places.kinds
+        for place in [*self.places.inputs, *self.places.others]:
+            words = [row[place].strip() for _, row in rows if len(row) > place]
+            words = [word for word in words if word not in MISSING]
+            n_grouped, n_small = (
+                sum(map(bool, map(each.fullmatch, words))) for each in (THOUSANDS, SMALL)
+            )
+            name = shlex.quote(names[place])
+            if n_small and n_grouped >= SEVERAL and n_small + n_grouped == len(words):
+                said = "%s: points in the column %s may separate thousands; if so, remove them"
+                logger.warning(said, self.name, name)
+            is_number = place in self.places.inputs and self.places.inputs[place] not in kinds
+            n_codes = sum(map(bool, map(CODE.fullmatch, words)))
+            if is_number and n_codes >= SEVERAL and all(map(str.isdecimal, words)):
+                pair = shlex.quote(quote_if_needed(f"{names[place]}=category"))
+                said = "%s has zeros in front of numbers in the input %s; for codes give `kinds` %s"
+                logger.warning(said, self.name, name, pair)
 
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
