@@ -86,7 +86,7 @@ class TrainSettings(Settings):
         "all",
         "Rows on which the posterior is conditioned. all: every training row; active: the active "
         "rows, iterated to convergence; adf: the active rows, each approximated once, when it is "
-        "included. all and active need sites=variational, but in a regression all does not.",
+        "included. Of classes, all needs sites=variational, and active always does.",
         choices="sparsegp.posterior:POSTERIORS",
     )
     likelihood: str = setting(
