@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
@@ -74,7 +73,7 @@ SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
 
 def numbers(series: Any, kind: str = "number") -> Doubles:
     """Return the values of a column as numbers, (n,); NaN where one is missing or unreadable."""
-    if not types.is_numeric_dtype(series.dtype) and series.dtype.kind not in "Mm":
+    if not pd.api.types.is_numeric_dtype(series.dtype) and series.dtype.kind not in "Mm":
         if kind == "truth":
             codes, words = texts(series)
             return np.array([*(TRUTHS.get(word.lower(), np.nan) for word in words), np.nan])[codes]
@@ -95,8 +94,8 @@ def dates(series: Any, form: str = "") -> Doubles:
     `date_form`, or in ISO 8601. Numbers are not dates.
     """
     is_arrow = isinstance(series.dtype, pd.ArrowDtype)
-    if is_arrow or not types.is_datetime64_any_dtype(series.dtype):
-        if types.is_numeric_dtype(series.dtype):
+    if is_arrow or not pd.api.types.is_datetime64_any_dtype(series.dtype):
+        if pd.api.types.is_numeric_dtype(series.dtype):
             return np.full((len(series), len(DATE_PARTS)), np.nan)
         codes, found = pd.factorize(series.astype(object))
         return np.asarray(dates(times(pd.Series([*found, None], dtype=object), form))[codes])
@@ -139,7 +138,7 @@ def date_form(words: Any) -> str:
 def texts(series: Any) -> tuple[Integers, list[str]]:
     """Return the index of each value's text, (n,), -1 if missing, and the distinct texts."""
     if str(series.dtype).startswith("dictionary"):  # of Arrow, with values that no row has
-        series = series.astype(pd.ArrowDtype(series.dtype.pyarrow_dtype.value_type))
+        series = series.astype(object)
     try:
         codes, found = pd.factorize(series)
     except TypeError:  # lists and the like
@@ -235,7 +234,7 @@ def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) 
     if wrong := [f"{name}={kind}" for name, kind in given.items() if kind not in allowed]:
         raise DataError(f"kinds must be one of: {', '.join(allowed)}; got {', '.join(wrong)}")
     dtypes = enumerate(frame.empty.dtypes)
-    objects = [place for place, dtype in dtypes if types.is_object_dtype(dtype)]
+    objects = [place for place, dtype in dtypes if pd.api.types.is_object_dtype(dtype)]
     found = [{each} for each in _found(frame.empty, range(len(frame.names)))]
     parts = compute_each(
         partial(_found, places=objects), frame.parts if objects else (), scheduler=scheduler
@@ -253,7 +252,7 @@ def _found(part: Any, places: Sequence[int]) -> list[str]:
     found = list[str]()
     for series in (part.iloc[:, place] for place in places):
         is_coded = str(series.dtype).startswith("dictionary")  # of Arrow
-        kind = "categorical" if is_coded else str(types.infer_dtype(series, skipna=True))
+        kind = "categorical" if is_coded else str(pd.api.types.infer_dtype(series, skipna=True))
         is_text = kind == "mixed" and all(isinstance(x, str | Real) for x in series.dropna())
         found.append("string" if is_text else kind)  # words, and numbers with decimals
     return found
