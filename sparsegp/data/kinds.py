@@ -137,10 +137,9 @@ def date_form(words: Any) -> str:
 
 def texts(series: Any) -> tuple[Integers, list[str]]:
     """Return the index of each value's text, (n,), -1 if missing, and the distinct texts."""
-    if str(series.dtype).startswith("dictionary"):  # of Arrow, with values that no row has
-        series = series.astype(object)
+    of_arrow = str(series.dtype).startswith("dictionary")  # with values that no row has
     try:
-        codes, found = pd.factorize(series)
+        codes, found = pd.factorize(series.astype(object) if of_arrow else series)
     except TypeError:  # lists and the like
         codes, found = pd.factorize(series.where(series.isna(), series.astype(str)))
     return codes, [WHITE.sub(" ", plain_text(value)) for value in found]
@@ -382,8 +381,8 @@ def _category(name: str, tally: Tally, share: float, room: int) -> Column:
     kept = [(text, count) for text, count in ranked[:room] if count >= least]
     rare = [text for text, _ in ranked[len(kept) :]]
     own_gap = tally.missing >= least
-    has_rare = bool(rare) or (tally.missing > 0 and not own_gap)
-    parts = [f"={text}" for text, _ in kept] + [RARE] * has_rare + [MISSING] * own_gap
+    ends = [RARE] * (bool(rare) or (tally.missing > 0 and not own_gap)) + [MISSING] * own_gap
+    parts = [f"={text}" for text, _ in kept] + ends
     parts = parts[1:] if len(parts) <= 2 else parts
     parts += CODE_PARTS * (len(ranked) > CODED and len(rare) > 1)
     why = f"no level of {least} rows" if len(rare) > 1 else "one value"
