@@ -37,14 +37,13 @@ PAGES = [
     *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")),
 ]
 LONG = {
-    *(
-        f"docs/how-to/{name}.md"
-        for name in ("evaluate", "evidence", "regression", "tune", "update", "virtual-rows")
-    ),
+    *(f"docs/how-to/{name}.md" for name in ("calibrate", "evaluate", "evidence", "many-classes")),
+    *(f"docs/how-to/{name}.md" for name in ("regression", "scikit-learn", "tables", "tune")),
+    *(f"docs/how-to/{name}.md" for name in ("update", "virtual-rows", "weights")),
     *(f"docs/tutorials/{name}.md" for name in ("cluster", "own-table", "python")),
-    "docs/reference/output.md",
+    *(f"docs/reference/{name}.md" for name in ("kernels", "output")),
 }
-"""Pages whose examples take longer than a few seconds."""
+"""Pages whose examples take longer than two or three seconds."""
 RUN = [
     pytest.param(name, marks=pytest.mark.slow if name in LONG else ())
     for name in PAGES
