@@ -128,6 +128,18 @@ def test_finished_runs_are_for_the_same_rows_and_names_only(tmp_path):
     assert train("all", frame, y, out=tmp_path).names == tuple("abcd")
 
 
+@pytest.mark.parametrize("kind", ["regression, all", "exact"])
+def test_finished_runs_are_for_the_same_targets_and_order_of_rows_only(kind, tmp_path):
+    """Standardised targets are the same for twice the numbers, and copies are sorted."""
+    X, y, _ = data_for(kind)
+    X, y = np.concatenate([X, X[:1]]), np.concatenate([y, y[:1]])
+    train(kind, X, y, out=tmp_path)
+    for other in ((X, 2.0 * y), (X[::-1], y[::-1])):
+        with pytest.raises(SettingsError, match="the training data, or names of their columns"):
+            train(kind, *other, out=tmp_path, resume=True)
+    train(kind, X, y, out=tmp_path, resume=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "reports"),

@@ -50,7 +50,8 @@ def to_memory(values: Any) -> Any:
     objects = found.ravel().tolist()
     refuse_missing(objects, "y")
     are_numbers = all(isinstance(each, int | float | np.number) for each in objects)
-    return np.array(found.tolist()) if are_numbers else found
+    plain = np.array(found.tolist()) if are_numbers else found
+    return plain if plain.tolist() == found.tolist() else found
 
 
 def dask_context(X: Any, client: Any) -> AbstractContextManager[Any]:

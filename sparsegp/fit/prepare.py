@@ -111,14 +111,15 @@ class Prepared:
 
     def identity(self, scheduler: Any) -> dict[str, Any]:
         """Return what identifies the training data, after reading all rows."""
-        X, weights, encoding = self.train.X, self.train.weights, self.train.encoding
-        digest = hashlib.blake2b(self.target.tobytes(), digest_size=16)
-        for hashes in compute_each(hashes_of_rows, X.to_delayed().ravel(), scheduler=scheduler):
-            digest.update(hashes.tobytes())
-        if weights is not None:
-            digest.update(weights.tobytes())
-        names = encoding.to_json() if encoding is not None else self.train.names
-        digest.update(json.dumps(names).encode())
+        train, digest = self.train, hashlib.blake2b(self.target.tobytes(), digest_size=16)
+        for part in compute_each(hashes_of_rows, train.X.to_delayed().ravel(), scheduler=scheduler):
+            digest.update(part.tobytes())
+        for array in (train.weights, train.rows):
+            digest.update(b"" if array is None else array.tobytes())
+        names = train.names if train.encoding is None else train.encoding.to_json()
+        more: list[Any] = [train.label, [*train.beside], train.weight_column, self.n_given]
+        more += [] if self.numbers is None else [self.numbers.offset, self.numbers.scale]
+        digest.update(json.dumps([names, more]).encode())
         return {
             "rows": self.summary.n,
             "columns": self.summary.p,

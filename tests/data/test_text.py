@@ -4,6 +4,7 @@ import bz2
 import gzip
 import lzma
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -221,6 +222,15 @@ def test_labels_are_numbers_of_the_same_marks_as_inputs(tmp_path, numbers):
         assert y.dtype.kind == "fi"["1,0" in numbers]
 
 
+def test_labels_beside_decimal_commas_that_are_no_such_numbers(tmp_path):
+    path = tmp_path / "a.csv"
+    for labels, expected in ((["01,0", "02,0"], ["01,0", "02,0"]), (["1.346", "2.5"], None)):
+        path.write_text("a;y\n" + "".join(f"{n},5;{labels[n % 2]}\n" for n in range(30)))
+        message = "line 2 .row 0., column 'y': '1.346' has a point, but the decimal mark is a comma"
+        with nullcontext() if expected else pytest.raises(DataError, match=message):
+            assert np.unique(open_dataset(path).train.y).tolist() == expected
+
+
 def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):
     dash = "\N{EN DASH}"
     words = ("red", "unknown")
@@ -318,6 +328,18 @@ def test_points_that_may_separate_thousands(place, tmp_path, caplog):
         caplog.clear()
         open_dataset(tmp_path / "a.csv")
         assert (f"points in the column {place} may separate" in caplog.text) == bool(is_told)
+    words = [word.replace("-", "\N{MINUS SIGN}") for word in ["-1.234", "17", "-999"] * 20]
+    rows.assign(**{place: words}).to_csv(tmp_path / "a.csv", index=False, sep=";")
+    open_dataset(tmp_path / "a.csv")
+    assert f"points in the column {place} may separate" in caplog.text
+    caplog.clear()
+    if place == "sold":
+        rows.assign(x=1.5 * np.arange(60), **{place: words})[["x", place, "y"]].to_csv(
+            tmp_path / "a.csv", index=False, sep=";"
+        )
+        open_dataset(tmp_path / "a.csv", id_column=place)
+        open_dataset(tmp_path / "a.csv", kinds={place: "category"})
+        assert not caplog.messages
 
 
 def test_zeros_in_front_of_numbers(tmp_path, caplog):
@@ -331,6 +353,16 @@ def test_zeros_in_front_of_numbers(tmp_path, caplog):
     for kind in ("number", "category"):
         open_dataset(tmp_path / "a.csv", kinds={"zip": kind})
     assert not caplog.messages
+    rows.assign(zip=np.where(np.arange(60) % 7, codes, "-999")).to_csv(
+        tmp_path / "a.csv", index=False
+    )
+    open_dataset(tmp_path / "a.csv", missing="-999")
+    assert "zeros in front of numbers in the input zip" in caplog.text
+    caplog.clear()
+    rows = pd.concat([rows] * 20 + [rows.assign(zip="A01")])
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    open_dataset(tmp_path / "a.csv")
+    assert "zeros in front" not in caplog.text
 
 
 def test_numbers_that_look_like_dates(tmp_path, caplog):

@@ -47,7 +47,8 @@ EXACT = 2**53
 LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
 
-THOUSANDS, SMALL = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+"), re.compile(r"[+-]?\d{1,3}")
+THOUSANDS = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}(\.\d{{3}})+")
+SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
 CODE, SEVERAL = re.compile(r"0\d+"), 5
 """Patterns of numbers with points between thousands, of small ones, and of numbers with a zero in
 front; and how many of a column make it suspicious."""
@@ -70,7 +71,7 @@ def read_text(name: str, columns: Columns) -> Dataset:
     text = Text(name, columns, layout, places)
     values, others = text.values()
     if columns.names is None and not any(columns.before):
-        text.warn_of_points_and_zeros()
+        text.warn_of_points_and_zeros(values)
     for place, each in places.inputs.items() if columns.names is None else ():
         how = f"input {shlex.quote(each)}; give it as `id_column`, or `drop` it"
         if each not in places.kinds and numbers_rows(values[place], each, place):
@@ -171,28 +172,28 @@ class Text:
         names = {name: self.layout.names[each] for each, name in self.places.inputs.items()}
         return f"{place}, column {quoted(names.get(column, column))}"
 
-    def warn_of_points_and_zeros(self) -> None:
+    def warn_of_points_and_zeros(self, values: Any) -> None:
         """Warn of points that may separate thousands, and of zeros in front, from the first rows.
 
         Such are points that three digits follow in every number from 1000 on, beside smaller ones.
         """
-        rows, names, kinds = [*islice(self._rows(), COMPARED)], self.layout.names, self.places.kinds
-        for place in [*self.places.inputs, *self.places.others]:
+        rows, places = [*islice(self._rows(), COMPARED)], self.places
+        label = [] if places.label is None else [places.label]
+        for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words = [row[place].strip() for _, row in rows if len(row) > place]
-            words = [word for word in words if word not in MISSING]
-            n_grouped, n_small = (
-                sum(map(bool, map(each.fullmatch, words))) for each in (THOUSANDS, SMALL)
+            words = [word for word in words if word not in {*MISSING, *self.columns.markers}]
+            n_grouped, n_small, n_codes = (
+                sum(map(bool, map(each.fullmatch, words))) for each in (THOUSANDS, SMALL, CODE)
             )
-            name = shlex.quote(names[place])
+            name, named = self.layout.names[place], shlex.quote(self.layout.names[place])
             if n_small and n_grouped >= SEVERAL and n_small + n_grouped == len(words):
                 said = "%s: points in the column %s may separate thousands; if so, remove them"
-                logger.warning(said, self.name, name)
-            is_number = place in self.places.inputs and self.places.inputs[place] not in kinds
-            n_codes = sum(map(bool, map(CODE.fullmatch, words)))
-            if is_number and n_codes >= SEVERAL and all(map(str.isdecimal, words)):
-                pair = shlex.quote(quote_if_needed(f"{names[place]}=category"))
+                logger.warning(said, self.name, named)
+            is_known = place == places.label or places.inputs[place] in places.kinds
+            if not is_known and n_codes >= SEVERAL and all(map(str.isdecimal, words)):
+                pair = shlex.quote(quote_if_needed(f"{name}=category"))
                 said = "%s has zeros in front of numbers in the input %s; for codes give `kinds` %s"
-                logger.warning(said, self.name, name, pair)
+                logger.warning(said, self.name, named, pair)
 
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
@@ -290,8 +291,14 @@ class Text:
         role = "id" if is_id else "label"
         word = found[codes[gaps.argmax()]] if gaps.any() else ""
         require_each(gaps, self.layout.names[place], role, self.where, self.name, word)
+        found, decimal = [*map(str, found)], self.layout.decimal
         if is_id:
-            return short_strings([*map(str, found)], self.name)[codes]
-        if all(map(number(decimal := self.layout.decimal).fullmatch, found)):
-            found = [word.replace(decimal, ".").replace(MINUS, "-") for word in found]
-        return labels_from_text([*map(str, found)], self.name)[codes]
+            return short_strings(found, self.name)[codes]
+        plain = [word.replace(decimal, ".").replace(MINUS, "-") for word in found]
+        are_numbers = all(map(number(decimal).fullmatch, found))
+        labels = labels_from_text(plain if are_numbers else found, self.name)
+        if labels.dtype.kind == "U":  # codes keep their marks
+            labels = labels_from_text(found, self.name)
+        elif decimal == "," and not are_numbers:
+            self._require_no_point(texts, codes, found)
+        return labels[codes]
