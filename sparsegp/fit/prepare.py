@@ -117,8 +117,8 @@ class Prepared:
         for array in (train.weights, train.rows):
             digest.update(b"" if array is None else array.tobytes())
         names = train.names if train.encoding is None else train.encoding.to_json()
-        more: list[Any] = [train.label, [*train.beside], train.weight_column, self.n_given]
-        more += [] if self.numbers is None else [self.numbers.offset, self.numbers.scale]
+        units = None if self.numbers is None else [self.numbers.offset, self.numbers.scale]
+        more = [train.label, [*train.beside], train.weight_column, self.n_given, units]
         digest.update(json.dumps([names, more]).encode())
         return {
             "rows": self.summary.n,

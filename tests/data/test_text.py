@@ -228,7 +228,7 @@ def test_labels_beside_decimal_commas_that_are_no_such_numbers(tmp_path):
         path.write_text("a;y\n" + "".join(f"{n},5;{labels[n % 2]}\n" for n in range(30)))
         message = "line 2 .row 0., column 'y': '1.346' has a point, but the decimal mark is a comma"
         with nullcontext() if expected else pytest.raises(DataError, match=message):
-            assert np.unique(open_dataset(path).train.y).tolist() == expected
+            assert np.unique(open_dataset(path, decimal=",").train.y).tolist() == expected
 
 
 def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):
