@@ -39,8 +39,7 @@ logger = logging.getLogger(__name__)
 N_FOLDS = 5
 """Number of cross-validation folds; ten take twice as long and are no better."""
 MOST_UNLIKE = 1e7
-"""Factor between row weights above which there is a warning in single precision, whose relative
-rounding error is 1.2e-7."""
+"""Factor between row weights above which there is a warning in single precision."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,8 @@ class Prepared:
             digest.update(b"" if array is None else array.tobytes())
         names = train.names if train.encoding is None else train.encoding.to_json()
         units = None if self.numbers is None else [self.numbers.offset, self.numbers.scale]
-        more = [train.label, [*train.beside], train.weight_column, self.n_given, units]
-        digest.update(json.dumps([names, more]).encode())
+        of_columns = [names, train.label, [*train.beside], train.weight_column]
+        digest.update(json.dumps([of_columns, self.n_given, units]).encode())
         return {
             "rows": self.summary.n,
             "columns": self.summary.p,
