@@ -213,11 +213,9 @@ class Encoding:
             self._warn_of_news([self._news(frame, source)], source, self._told)
             return self._encoded(frame, 0, source=source, to_learn=to_learn)
         frame = Frame.of(frame, source)
-        lazy, news = (
-            any(hasattr(part, "dask") for part in frame.parts),
-            partial(self._news, source=source),
-        )
+        lazy = any(hasattr(part, "dask") for part in frame.parts)
         if frame.of_file or not lazy:
+            news = partial(self._news, source=source)
             found = compute_each(news, frame.parts) if lazy else [*map(news, frame.parts)]
             self._warn_of_news(found, source, set() if frame.of_file else self._told)
         how: Any = {"source": source, "where": frame.where, "of_file": frame.of_file}
@@ -256,7 +254,7 @@ class Encoding:
         return (hashes_of_rows(np.hstack(values)) % FOLDS).astype(np.int64)
 
     def _news(self, part: Any, source: str) -> list[tuple[int, str]]:
-        """Return for each column that is used the number of rows unlike those of training."""
+        """Return what is new in each column that is used; see `Column.news`."""
         return [column.news(series) for column, series in self._columns_of(part, source)]
 
     def _warn_of_news(

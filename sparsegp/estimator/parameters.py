@@ -151,8 +151,7 @@ def n_threads(n_jobs: object) -> int:
 def to_plain_json(value: Any) -> Any:
     """Convert a parameter to plain JSON: NumPy scalars to Python's, kernels to text."""
     if isinstance(value, Mapping):
-        texts = (name if isinstance(name, str) else plain_text(name) for name in value)
-        return dict(zip(texts, map(to_plain_json, value.values()), strict=True))
+        return {plain_text(name): to_plain_json(each) for name, each in value.items()}
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple):  # a kernel for each class, as in `kernel_`

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 N_FOLDS = 5
 """Number of cross-validation folds; ten take twice as long and are no better."""
 MOST_UNLIKE = 1e7
-"""Factor between row weights above which there is a warning in single precision."""
+"""Factor between row weights above which single precision, 1.2e-7, is worth a warning."""
 
 
 @dataclass(frozen=True)

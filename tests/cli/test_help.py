@@ -65,20 +65,9 @@ def test_names_are_completed(monkeypatch):
 
 
 def test_lists_that_are_given_repeatedly_are_joined(tmp_path):
-    given = [
-        "--drop",
-        "",
-        "--drop",
-        "a",
-        "--missing",
-        "x,z",
-        "--kinds",
-        "b=date",
-        "--class-weight",
-        "u=2",
-    ]
+    given = ["--drop", "a", "--missing", "x,z", "--kinds", "b=date", "--class-weight", "u=2"]
     more = ["--drop", '"b, c"', "--missing", "w", "--kinds", "c=number", "--class-weight", "v=3"]
-    found = train.make_context("train", [*given, *more, "digits"]).params
+    found = train.make_context("train", ["--drop", "", *given, *more, "digits"]).params
     assert (found["drop"], found["missing"]) == ('a,"b, c"', "x,z,w")
     assert (found["kinds"], found["class_weight"]) == ("b=date,c=number", "u=2,v=3")
     rows = explain.make_context("explain", ["run", "toy", "--rows", "0:2", "--rows", "5"])

@@ -179,9 +179,10 @@ class Text:
         """
         rows, places = [*islice(self._rows(), COMPARED)], self.places
         label = [] if places.label is None else [places.label]
+        marks = {*MISSING, *self.columns.markers}
         for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words = [row[place].strip() for _, row in rows if len(row) > place]
-            words = [word for word in words if word not in {*MISSING, *self.columns.markers}]
+            words = [word for word in words if word not in marks]
             n_grouped, n_small, n_codes = (
                 sum(map(bool, map(each.fullmatch, words))) for each in (THOUSANDS, SMALL, CODE)
             )
@@ -294,11 +295,11 @@ class Text:
         found, decimal = [*map(str, found)], self.layout.decimal
         if is_id:
             return short_strings(found, self.name)[codes]
-        plain = [word.replace(decimal, ".").replace(MINUS, "-") for word in found]
-        are_numbers = all(map(number(decimal).fullmatch, found))
-        labels = labels_from_text(plain if are_numbers else found, self.name)
-        if labels.dtype.kind == "U":  # codes keep their marks
-            labels = labels_from_text(found, self.name)
-        elif decimal == "," and not are_numbers:
+        if all(map(number(decimal).fullmatch, found)):
+            plain = [word.replace(decimal, ".").replace(MINUS, "-") for word in found]
+            if (labels := labels_from_text(plain, self.name)).dtype.kind != "U":
+                return labels[codes]  # else they are codes, which keep their marks
+        labels = labels_from_text(found, self.name)
+        if decimal == "," and labels.dtype.kind != "U":
             self._require_no_point(texts, codes, found)
         return labels[codes]
