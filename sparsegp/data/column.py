@@ -61,7 +61,8 @@ class Column:
     note : str
         Why it is left out.
     form : str
-        Date format, or "words", if it held dates or truth values as text in training.
+        Date format, style of numbers (see numerals.py), or "words" for truth values, if they were
+        text in training.
     means : tuple of tuple of float
         For each rare level, mean labels in place of codes, the last parts: those without each of
         the `FOLDS`, for rows to learn from, and then those of all.
@@ -103,7 +104,7 @@ class Column:
                 values[f": {name} (sin)"] = np.where(missing, 0.0, np.sin(angle))
                 values[f": {name} (cos)"] = np.where(missing, 0.0, np.cos(angle))
         else:
-            values = {"": np.where(missing, self.fill, kinds.numbers(series, self.kind))}
+            values = {"": np.where(missing, self.fill, kinds.numbers(series, self.kind, self.form))}
         values[MISSING] = missing
         return np.column_stack([values[part] for part in self.parts]).astype(np.float64, copy=False)
 

@@ -58,7 +58,6 @@ LIKE = {
     "hexadecimal numbers: convert them": r"(?i:0x[\da-f]+)",
     "negative numbers in parentheses: write a minus sign instead": r"\([\d.,]+\)",
     "negative numbers with a minus at the end: write it in front": r"-?[\d.,]+ ?-",
-    "negative numbers with the minus sign of typography: write a hyphen": r"\N{MINUS SIGN}[\d.,]+",
 }
 """What words that are read as categories may look like, and what to do; and their patterns."""
 

@@ -18,9 +18,19 @@ import pandas as pd
 from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.column import CODE_PARTS, DATE_PARTS, DROP, KINDS, MISSING, RARE, Column
+from sparsegp.data.column import (
+    CODE_PARTS,
+    DATE_PARTS,
+    DROP,
+    KINDS,
+    MISSING,
+    NUMBERS,
+    RARE,
+    Column,
+)
 from sparsegp.data.frames import Frame, Where, frame_names, refuse, unlikeness, unreadable
 from sparsegp.data.labels import plain_text
+from sparsegp.data.numerals import style_of, value_of
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Doubles, Integers
 
@@ -71,12 +81,17 @@ WHITE = re.compile(r"\s+")
 SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
 
 
-def numbers(series: Any, kind: str = "number") -> Doubles:
-    """Return the values of a column as numbers, (n,); NaN where one is missing or unreadable."""
+def numbers(series: Any, kind: str = "number", form: str = "") -> Doubles:
+    """Return the values of a column as numbers, (n,); NaN where one is missing or unreadable.
+
+    Text is read as truth values if these are its kind, else as numbers in the style `form`, if any.
+    """
     if not pd.api.types.is_numeric_dtype(series.dtype) and series.dtype.kind not in "Mm":
-        if kind == "truth":
+        if kind == "truth" or form:
             codes, words = texts(series)
-            return np.array([*(TRUTHS.get(word.lower(), np.nan) for word in words), np.nan])[codes]
+            is_truth = kind == "truth"
+            read = (TRUTHS.get(w.lower(), np.nan) if is_truth else value_of(w, form) for w in words)
+            return np.array([*read, np.nan])[codes]
         values = series.astype(object)  # of a category, too
         try:
             series = pd.to_numeric(values, errors="coerce")
@@ -242,7 +257,7 @@ def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) 
         found[place].update(each)
     kinds = dict(zip(frame.names, map(_kind, found), strict=True))
     for name, kind in given.items():
-        if kinds[name] != UNTYPED or kind not in {"date", "truth"}:
+        if kinds[name] != UNTYPED or kind in {"category", DROP}:
             kinds[name] = kind
     return {name: kind for name, kind in kinds.items() if kind != DROP}
 
@@ -266,6 +281,8 @@ def _kind(found: set[str]) -> str:
 
 def _reading(levels: Counter[str], given: str | None) -> str:
     """Return the kind of a text column, and the format of its values, as in "date:%d.%m.%Y"."""
+    if given in NUMBERS:
+        return f"{given}:{style_of([*levels])}"
     words, counts = pd.Series([*levels], dtype=object), np.array([*levels.values()])
     if given == "truth" or (levels and {word.lower() for word in levels} <= TRUTHS.keys()):
         return f"truth:{UNTYPED}"
@@ -279,13 +296,13 @@ def _reading(levels: Counter[str], given: str | None) -> str:
         if few or (bad.sum() <= FEW and n > CODES):
             are_levels = wrong and n <= CODES and right >= MIN_LEVEL_ROWS * n
             return "category" if are_levels and kind == "number" else kind
-    return "category"
+    return f"number:{style}" if (style := style_of([*levels])) else "category"
 
 
 def _read(series: Any, kind: str) -> Doubles:
     """Return numbers or truth values, (n, 1), or the parts of dates, (n, 4)."""
     kind, _, form = kind.partition(":")
-    return dates(series, form) if kind == "date" else numbers(series, kind)[:, np.newaxis]
+    return dates(series, form) if kind == "date" else numbers(series, kind, form)[:, np.newaxis]
 
 
 def _tallies(part: Any, start: int, kinds: Mapping[str, str], drawn: Integers) -> dict[str, Tally]:

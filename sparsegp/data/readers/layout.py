@@ -13,6 +13,7 @@ from itertools import dropwhile, islice, pairwise
 from typing import NamedTuple, TextIO
 
 from sparsegp.data.frames import column_names, listed, require_distinct
+from sparsegp.data.numerals import MINUS, Numeral, swapped
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.storage import opened
 from sparsegp.errors import DataError, quoted
@@ -33,9 +34,6 @@ MISSING = DASHES.union(
     ("?", "\\N", "NaT", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
 )
 """Words that stand for a missing value in every column, dashes in inputs alone."""
-
-MINUS = "\N{MINUS SIGN}"
-"""Minus sign of typography, which numbers may have."""
 
 COMMENTS = ("#", "sep=", '"sep=')
 """Starts of first lines that may be neither a header nor values."""
@@ -206,10 +204,20 @@ def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
     if delimiter == ",":
         return "."
     fields = [field.strip() for row in rows for field in row]
+    if delimiter != ";":  # three digits may follow a comma between thousands, too
+        fields = [field for field in fields if not grouped(",").fullmatch(field)]
     has_point, has_comma = (
         any(mark in field and number(mark).fullmatch(field) for field in fields) for mark in ".,"
     )
+    if not (has_point or has_comma):  # perhaps of numbers with a unit or the like
+        fields = [field for field in fields if "," in field and not Numeral.of(field)]
+        has_comma = any(map(Numeral.of, map(swapped, fields)))
     return "," if has_comma and not has_point else "."
+
+
+def grouped(mark: str) -> re.Pattern[str]:
+    """Return the pattern of whole numbers with marks between thousands."""
+    return re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(mark)}\d{{3}})+")
 
 
 def number(decimal: str) -> re.Pattern[str]:

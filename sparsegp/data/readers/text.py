@@ -14,14 +14,15 @@ import numpy as np
 from sparsegp.data.column import NUMBERS
 from sparsegp.data.frames import UNNAMED, Frame, listed
 from sparsegp.data.labels import labels_from_text, short_strings
+from sparsegp.data.numerals import MINUS, style_of, with_points
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
 from sparsegp.data.readers.layout import (
     COMPARED,
     DASHES,
-    MINUS,
     MISSING,
     SPACE,
     Layout,
+    grouped,
     head_of,
     layout_of,
     number,
@@ -47,13 +48,10 @@ EXACT = 2**53
 LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
 
-THOUSANDS = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}(\.\d{{3}})+")
 SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
 CODE, SEVERAL = re.compile(r"0\d+"), 5
-"""Patterns of numbers with points between thousands, of small ones, and of numbers with a zero in
-front; and how many of a column make it suspicious."""
-
-DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
+"""Patterns of small numbers and of numbers with a zero in front; and how many of a column make it
+suspicious."""
 
 
 def read_text(name: str, columns: Columns) -> Dataset:
@@ -71,7 +69,7 @@ def read_text(name: str, columns: Columns) -> Dataset:
     text = Text(name, columns, layout, places)
     values, others = text.values()
     if columns.names is None and not any(columns.before):
-        text.warn_of_points_and_zeros(values)
+        text.warn_of_marks_and_zeros(values)
     for place, each in places.inputs.items() if columns.names is None else ():
         how = f"input {shlex.quote(each)}; give it as `id_column`, or `drop` it"
         if each not in places.kinds and numbers_rows(values[place], each, place):
@@ -172,24 +170,26 @@ class Text:
         names = {name: self.layout.names[each] for each, name in self.places.inputs.items()}
         return f"{place}, column {quoted(names.get(column, column))}"
 
-    def warn_of_points_and_zeros(self, values: Any) -> None:
-        """Warn of points that may separate thousands, and of zeros in front, from the first rows.
+    def warn_of_marks_and_zeros(self, values: Any) -> None:
+        """Warn of decimal marks that may separate thousands, and of zeros in front of numbers.
 
-        Such are points that three digits follow in every number from 1000 on, beside smaller ones.
+        Such are marks that three digits follow in every number from 1000 on, beside smaller ones.
+        The first rows are examined.
         """
         rows, places = [*islice(self._rows(), COMPARED)], self.places
         label = [] if places.label is None else [places.label]
-        marks = {*MISSING, *self.columns.markers}
+        marks, thousands = {*MISSING, *self.columns.markers}, grouped(self.layout.decimal)
+        mark = {".": "points", ",": "commas"}[self.layout.decimal]
         for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words = [row[place].strip() for _, row in rows if len(row) > place]
             words = [word for word in words if word not in marks]
             n_grouped, n_small, n_codes = (
-                sum(map(bool, map(each.fullmatch, words))) for each in (THOUSANDS, SMALL, CODE)
+                sum(map(bool, map(each.fullmatch, words))) for each in (thousands, SMALL, CODE)
             )
             name, named = self.layout.names[place], shlex.quote(self.layout.names[place])
             if n_small and n_grouped >= SEVERAL and n_small + n_grouped == len(words):
-                said = "%s: points in the column %s may separate thousands; if so, remove them"
-                logger.warning(said, self.name, named)
+                said = "%s: %s in the column %s may separate thousands; if so, remove them"
+                logger.warning(said, self.name, mark, named)
             is_known = place == places.label or places.inputs[place] in places.kinds
             if not is_known and n_codes >= SEVERAL and all(map(str.isdecimal, words)):
                 pair = shlex.quote(quote_if_needed(f"{name}=category"))
@@ -217,7 +217,7 @@ class Text:
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
         if decimal == ",":
-            words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
+            words = with_points(words)
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
 
     def _require_no_point(self, texts: Any, codes: Any, words: Sequence[str | None]) -> None:
@@ -299,6 +299,8 @@ class Text:
             plain = [word.replace(decimal, ".").replace(MINUS, "-") for word in found]
             if (labels := labels_from_text(plain, self.name)).dtype.kind != "U":
                 return labels[codes]  # else they are codes, which keep their marks
+        if decimal == "," and style_of(written := [str(each) for each in with_points(found)]):
+            found = written
         labels = labels_from_text(found, self.name)
         if decimal == "," and labels.dtype.kind != "U":
             self._require_no_point(texts, codes, found)
