@@ -121,6 +121,7 @@ def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
         "names": names,
         "known_kinds": kinds,
         "known_missing": model.missing or (),
+        "known_decimal": model.decimal,
     }
 
 

@@ -136,6 +136,28 @@ def test_files_with_numerals(comma, tmp_path):
     assert "line 9 (row 7), column 'price': '\u00a37' is not a number" in refused.output
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_new_files_have_the_decimal_mark_of_the_training_file(mark, tmp_path):
+    """As far as their values may have either: 1.234 may be 1234, and 1,234 may too."""
+    raw, plain, y = raw_table(comma=True)
+    plain["sold"] = np.resize([0.5, 1.25, 1.125], len(plain))
+    raw["sold"] = plain["sold"].map("{:g}".format).str.replace(".", ",")
+    raw.assign(y=y).to_csv(tmp_path / "raw.csv", index=False, sep=mark)
+    how = ("--n-active", 9, "--kernel", "rbf", "--out", tmp_path / "run")
+    invoke("train", tmp_path / "raw.csv", *how)
+    model = sparsegp.load(tmp_path / "run")
+    assert model.decimal == ","
+    new = tmp_path / "new.csv"
+    new.write_text(mark.join(raw) + "\n" + mark.join(["$1.234", "7 %", "1,125"]))
+    known = {"known_decimal": model.decimal, "names": model.inputs, "labels": False}
+    x = open_dataset(new, **known).train.encoded_for(model).X.compute()
+    assert x[0].tolist() == [1234.0, 7.0, 0.0, 1.125]
+    invoke("predict", tmp_path / "run", new, "--out", "-")
+    new.write_text(mark.join(raw) + "\n" + mark.join(["$1.234", "7 %", "1.125"]))
+    refused = invoke("predict", tmp_path / "run", new, "--out", "-", code=2)
+    assert "'1.125' has a point, but the decimal mark is a comma" in refused.output
+
+
 @pytest.mark.parametrize("kind", [None, "number", "category"])
 def test_frames_and_given_kinds(kind, tmp_path):
     raw, plain, y = raw_table()

@@ -117,7 +117,7 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if not rows:
         raise DataError(f"{name} is empty")
     fields, rest = [field.strip() for field in rows[0]], rows[1:]
-    decimal = columns.decimal or _decimal(rest, delimiter)
+    decimal = columns.decimal or _decimal(rest, delimiter, columns.known_decimal)
     if decimal not in {".", ","} or decimal == delimiter:
         raise DataError(f"`decimal` must be . or , and not the delimiter; got {quoted(decimal)}")
     has_header = columns.header
@@ -200,19 +200,24 @@ def _delimiter(head: str, cut: bool, name: str) -> str:
     return next((mark for mark in DELIMITERS if mark in first), SPACE)
 
 
-def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
+def _decimal(rows: Sequence[Sequence[str]], delimiter: str, known: str | None) -> str:
+    """Return the decimal mark, that of the training file of a model if values may have either."""
     if delimiter == ",":
         return "."
     fields = [field.strip() for row in rows for field in row]
-    if delimiter != ";":  # three digits may follow a comma between thousands, too
-        fields = [field for field in fields if not grouped(",").fullmatch(field)]
+    if known is not None or delimiter != ";":  # three digits may follow a mark of thousands, too
+        other = grouped("." if known == "," else ",").fullmatch
+        fields = [field for field in fields if not other(field)]
     has_point, has_comma = (
         any(mark in field and number(mark).fullmatch(field) for field in fields) for mark in ".,"
     )
-    if not (has_point or has_comma):  # perhaps of numbers with a unit or the like
-        fields = [field for field in fields if "," in field and not Numeral.of(field)]
-        has_comma = any(map(Numeral.of, map(swapped, fields)))
-    return "," if has_comma and not has_point else "."
+    if not (has_point or has_comma):  # perhaps numbers with a unit or the like have one
+        pairs = [(Numeral.of(field), Numeral.of(swapped(field))) for field in fields]
+        has_point = any(given and not other for given, other in pairs)
+        has_comma = any(other and not given for given, other in pairs)
+    if has_point == has_comma:
+        return known or "."
+    return "," if has_comma else "."
 
 
 def grouped(mark: str) -> re.Pattern[str]:

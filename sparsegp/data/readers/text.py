@@ -88,7 +88,7 @@ def read_text(name: str, columns: Columns) -> Dataset:
         for place, texts in others.items()
     }
     table = table_of(replace(frame, where=text.where), beside, names, places, name)
-    return Dataset(replace(table, missing=columns.markers))
+    return Dataset(replace(table, missing=columns.markers, decimal=layout.decimal))
 
 
 def numbers_rows(values: Any, name: str, place: int) -> bool:
