@@ -71,7 +71,7 @@ def style_of(words: Sequence[str]) -> str:
     """Return the style of numbers in words, see `Numeral`; "" if they are all plain numbers.
 
     So it is if a word is no number, or of another style (a zero may be bare), if a comma may be a
-    decimal mark, or if all stand in parentheses, which may mean anything.
+    decimal mark or a point not, or if all stand in parentheses, which may mean anything.
     """
     numerals, styles = list[Numeral](), set[str]()
     for word in words:
@@ -84,16 +84,25 @@ def style_of(words: Sequence[str]) -> str:
     if len(styles) != 1 or are_plain or all(each.is_enclosed for each in numerals):
         return ""
     (style,) = styles
-    return style if MONEY.search(style) or _separates_thousands(numerals) else ""
+    is_clear = MONEY.search(style) or not _may_have_decimal_commas(numerals)
+    return style if is_clear and not _may_have_grouping_points(numerals) else ""
 
 
-def _separates_thousands(numerals: Sequence[Numeral]) -> bool:
-    """Return whether no comma may be a decimal mark."""
+def _may_have_decimal_commas(numerals: Sequence[Numeral]) -> bool:
+    """Return whether three digits follow every comma, without what shows that it is no decimal."""
     grouped = [each for each in numerals if "," in each.whole]
     if not grouped or any(each.part or each.whole.count(",") > 1 for each in grouped):
-        return True
+        return False
     others = [each for each in numerals if "," not in each.whole]
-    return len(others) >= SEVERAL and all(each.is_small for each in others)
+    return len(others) < SEVERAL or not all(each.is_small for each in others)
+
+
+def _may_have_grouping_points(numerals: Sequence[Numeral]) -> bool:
+    """Return whether three digits follow every point, beside small numbers without one."""
+    pointed = [f"{each.whole}{each.part}" for each in numerals if each.part]
+    others = [each for each in numerals if not each.part and each.value]
+    are_alike = all(re.fullmatch(r"[1-9]\d{0,2}\.\d{3}", each) for each in pointed)
+    return bool(pointed and others and are_alike and all(each.is_small for each in others))
 
 
 def value_of(word: str, style: str) -> float:

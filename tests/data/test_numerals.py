@@ -79,6 +79,11 @@ def test_commas_between_thousands():
     assert style_of(["$" + word for word in grouped]) == "$#"
     assert style_of([word + " kg" for word in grouped]) == ""
     assert style_of(["(1,234.5)", "7.5"]) == "#"
+    for word in ("900 kg", "1.234 kg"):
+        assert style_of(["1.250 kg", "2.375 kg", word]) == ("" if word[0] == "9" else "#kg")
+    for word in ("0.125 kg", "1000 kg", "1.5 kg"):
+        assert style_of(["1.250 kg", "2.375 kg", "7 kg", word]) == "#kg"
+    assert style_of(["$1.250", "$7"]) == ""
     assert value_of("(1,234.5)", "#") == -1234.5
 
 

@@ -187,7 +187,7 @@ class Text:
                 sum(map(bool, map(each.fullmatch, words))) for each in (thousands, SMALL, CODE)
             )
             name, named = self.layout.names[place], shlex.quote(self.layout.names[place])
-            if n_small and n_grouped >= SEVERAL and n_small + n_grouped == len(words):
+            if n_small and n_grouped > 1 and n_small + n_grouped == len(words):
                 said = "%s: %s in the column %s may separate thousands; if so, remove them"
                 logger.warning(said, self.name, mark, named)
             is_known = place == places.label or places.inputs[place] in places.kinds
