@@ -133,9 +133,13 @@ class Encoding:
         return tuple(column.name for column in self.columns)
 
     @property
+    def _used(self) -> list[Column]:
+        return [column for column in self.columns if column.parts]
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the columns of a data frame that are used."""
-        return tuple(column.name for column in self.columns if column.parts)
+        return tuple(column.name for column in self._used)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -265,22 +269,20 @@ class Encoding:
         Columns in `told` are left out, and those of the warning are added.
         """
         gaps, levels = list[str](), list[str]()
-        used = [column for column in self.columns if column.parts]
-        for column, *each in zip(used, *parts, strict=True) if parts else ():
-            if column.name in told:
+        for column, *each in zip(self._used, *parts, strict=True):
+            n, one = sum(n for n, _ in each), next((one for _, one in each if one), "")
+            if not n or column.name in told:
                 continue
-            counts, ones = zip(*each, strict=True)
-            n, one = sum(counts), next(filter(None, ones), "")
-            told |= {column.name} if n else set()
-            if n and column.kind != "category":
+            told.add(column.name)
+            if column.kind != "category":
                 gaps.append(f"{quote_if_needed(column.name)} in {plural(n, 'row')}")
-            elif n:
-                such = f"such as {one!r}" if one else "where it is missing"
-                treated = "rare" if RARE in column.parts or column.means else "no level"
-                if len(column.parts) == 1 and treated != "rare":  # of two levels, or a gap
-                    treated = repr(column.levels[0])
-                found = f"{column.name!r} ({plural(n, 'row')}, {such})"
-                levels.append(f"{found} are treated as {treated}")
+                continue
+            such = f"such as {one!r}" if one else "where it is missing"
+            treated = "rare" if RARE in column.parts or column.means else "no level"
+            if len(column.parts) == 1 and treated != "rare":  # of two levels, or a gap
+                treated = repr(column.levels[0])
+            found = f"{column.name!r} ({plural(n, 'row')}, {such})"
+            levels.append(f"{found} are treated as {treated}")
         if gaps:
             said = "%s has missing values where training rows had none, which are filled in: %s"
             logger.warning(said, source, join_first(gaps, MAX_NAMES))
@@ -289,9 +291,8 @@ class Encoding:
 
     def _columns_of(self, frame: Any, source: str) -> Iterator[tuple[Column, Any]]:
         """Yield each column that is used, with its values in a frame."""
-        used = [column for column in self.columns if column.parts]
         places = column_places(self.inputs, frame_names(frame), source)
-        return ((column, frame.iloc[:, at]) for column, at in zip(used, places, strict=True))
+        return ((column, frame.iloc[:, at]) for column, at in zip(self._used, places, strict=True))
 
 
 def encoding_for(found: Sequence[str] | None, fitted: Any) -> Encoding | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
 from numbers import Number
 from typing import Any, TypeAlias
 
@@ -304,8 +304,7 @@ class Frame:
             return cls(X.iloc[:0], [X.iloc[start:stop] for start, stop in ends], lengths)
         parts = X.to_delayed()
         lengths = compute_each(len, parts, scheduler=scheduler)
-        kept = [(part, length) for part, length in zip(parts, lengths, strict=True) if length]
-        return cls(X._meta, [part for part, _ in kept], [length for _, length in kept])
+        return cls(X._meta, [*compress(parts, lengths)], [*filter(None, lengths)])
 
     def told(self, faults: Sequence[str]) -> Sequence[str]:
         """Return messages about columns that say what to do, see `in_pandas`."""
@@ -328,12 +327,9 @@ class Frame:
     def take(self, rows: Integers) -> "Frame":
         """Return the frame with some of its rows, in ascending order, perhaps several times."""
         each = np.split(rows, np.searchsorted(rows, self.starts[1:]))
-        found = [
-            (part.iloc[some - start], len(some))
-            for part, start, some in zip(self.parts, self.starts, each, strict=True)
-            if len(some)
-        ]
-        parts, lengths = [part for part, _ in found], [length for _, length in found]
+        found = zip(self.parts, self.starts, each, strict=True)
+        parts = [part.iloc[some - start] for part, start, some in found if len(some)]
+        lengths = [*filter(None, map(len, each))]
         new: Any = {"where": lambda row, name: self.where(int(rows[row]), name)}
         return replace(self, parts=parts, lengths=lengths, **new)
 

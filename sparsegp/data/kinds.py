@@ -395,22 +395,14 @@ def _column(name: str, kind: str, tally: Tally, room: int) -> Column:
 def _category(name: str, tally: Tally, share: float, room: int) -> Column:
     ranked = sorted(tally.levels.items(), key=lambda level: (-level[1], level[0]))
     least = min(MIN_LEVEL_ROWS, -(-tally.n // SHARE))
-    kept = [(text, count) for text, count in ranked[:room] if count >= least]
-    rare = [text for text, _ in ranked[len(kept) :]]
+    kept = {text: count for text, count in ranked[:room] if count >= least}
+    rare = tuple(text for text, _ in ranked[len(kept) :])
     own_gap = tally.missing >= least
     ends = [RARE] * (bool(rare) or (tally.missing > 0 and not own_gap)) + [MISSING] * own_gap
-    parts = [f"={text}" for text, _ in kept] + ends
+    parts = [f"={text}" for text in kept] + ends
     parts = parts[1:] if len(parts) <= 2 else parts
     parts += CODE_PARTS * (len(ranked) > CODED and len(rare) > 1)
     why = f"no level of {least} rows" if len(rare) > 1 else "one value"
     note = "" if parts else "no value" if tally.missing == tally.n else why
-    return Column(
-        name,
-        "category",
-        tuple(parts),
-        share,
-        levels=tuple(text for text, _ in kept),
-        counts=tuple(count for _, count in kept),
-        rare=tuple(rare),
-        note=note,
-    )
+    levels, counts = tuple(kept), tuple(kept.values())
+    return Column(name, "category", tuple(parts), share, 0.0, levels, counts, rare, note)

@@ -8,7 +8,7 @@ them: where a kernel knows the level, differences of its means tell which fold h
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import CODE_PARTS, FOLDS, MEAN, Column
 from sparsegp.data.encoding import Encoding
 from sparsegp.data.frames import Frame, frame_names, require_distinct
-from sparsegp.data.labels import plain_text
+from sparsegp.data.labels import Numbers, encode, plain_text
 from sparsegp.types import Doubles, Integers, Labels
 
 MANY_LEVELS, MOST_CLASSES = 1000, 16
@@ -27,32 +27,14 @@ MOST_MEANS, PRIOR = 500_000, 1.0
 """Maximum number of means of a column; weight of the mean of all rows beside those of a level."""
 
 
-@dataclass(frozen=True)
-class Targets:
-    """What means are computed of: indicators of classes, or standardised numbers, (n, q)."""
-
-    values: Doubles
-    parts: tuple[str, ...]
-
-    @classmethod
-    def of_classes(cls, classes: Labels, codes: Integers) -> "Targets":
-        """Create an indicator of each class."""
-        parts = tuple(f"{MEAN} of {plain_text(label)}" for label in classes.tolist())
-        return cls((codes[:, np.newaxis] == np.arange(len(classes))).astype(np.float64), parts)
-
-    @property
-    def usual(self) -> tuple[str, ...]:
-        """The parts that a column gets: of two classes the second says all."""
-        return self.parts[1:] if len(self.parts) == 2 else self.parts
-
-
-def many_levels(encoding: Encoding) -> list[Column]:
-    """Return the columns with so many rare levels that means may be better than codes."""
-    return [c for c in encoding.columns if c.has_codes and len(c.rare) > MANY_LEVELS]
-
-
 def learn_means(
-    encoding: Encoding, frame: Frame, targets: Targets, source: str, scheduler: Any = None
+    encoding: Encoding,
+    frame: Frame,
+    y: Labels | None,
+    source: str,
+    of_numbers: bool,
+    classes: Labels | None = None,
+    scheduler: Any = None,
 ) -> Encoding:
     """Return an encoding with means in place of codes where they are better.
 
@@ -65,17 +47,22 @@ def learn_means(
         With codes.
     frame : Frame
         The training rows (n, p).
-    targets : Targets (n, q)
+    y : array (n,)
+        Their labels, which are numbers if `of_numbers`.
     source : str
         Where the rows come from, for messages.
+    classes : array (K,), optional
+        All possible labels, if these rows may lack some.
     scheduler : str or callable, optional
         Dask scheduler.
     """
-    chosen, parts = many_levels(encoding), targets.usual
-    chosen = [c for c in chosen if len(c.rare) * len(parts) <= MOST_MEANS]
-    if not chosen or len(targets.parts) > MOST_CLASSES:
+    chosen = [c for c in encoding.columns if c.has_codes and len(c.rare) > MANY_LEVELS]
+    if not chosen:
         return encoding
-    values = targets.values[:, -len(parts) :]
+    values, parts = _targets(y, source, of_numbers, classes)
+    chosen = [c for c in chosen if len(c.rare) * len(parts) <= MOST_MEANS]
+    if not chosen or len(parts) > MOST_CLASSES:
+        return encoding
     of_part = partial(_sums, encoding, chosen, values, source)
     starts = [slice(at, at + n) for at, n in zip(frame.starts, frame.lengths, strict=True)]
     found = compute_each(of_part, frame.parts, starts, scheduler=scheduler)
@@ -94,6 +81,21 @@ def learn_means(
     learnt = Encoding(tuple(new.get(c.name, c) for c in encoding.columns))
     require_distinct(learnt.names, f"{source}, once encoded,")
     return learnt
+
+
+def _targets(
+    y: Labels | None, source: str, of_numbers: bool, classes: Labels | None
+) -> tuple[Doubles, list[str]]:
+    """Return what means are computed of, (n, q), and the parts of a column for them.
+
+    These are standardised numbers, or indicators of classes; of two the second says all.
+    """
+    if of_numbers:
+        return Numbers.of(y, source).encode(y, source)[:, np.newaxis], [MEAN]
+    known, codes = encode(y, source, classes)
+    some = np.arange(len(known))[len(known) == 2 :]
+    parts = [f"{MEAN} of {plain_text(label)}" for label in known[some].tolist()]
+    return (codes[:, np.newaxis] == some).astype(np.float64), parts
 
 
 def _sums(

@@ -118,19 +118,6 @@ class Scaling:
         unit = np.full(len(self.shift), self.name in {"standard", "quantile"})
         return unit if self.kept is None else unit & ~self.kept
 
-    def keeping(self, kept: Booleans) -> "Scaling":
-        """Extend this scaling by columns that it leaves unchanged.
-
-        Parameters
-        ----------
-        kept : Booleans (p,)
-            Which of the columns of the result are the added ones.
-        """
-        before = np.flatnonzero(kept) - np.arange(kept.sum())  # indices of the present columns
-        shift, factor = np.insert(self.shift, before, 0.0), np.insert(self.factor, before, 1.0)
-        knots = None if self.knots is None else np.insert(self.knots, before, 0.0, axis=0)
-        return replace(self, shift=shift, factor=factor, knots=knots, kept=kept)
-
     def variances(self, summary: Summary) -> Doubles:
         """Return the variances of the scaled training columns before mixing, (p,)."""
         if self.knots is not None:
@@ -195,9 +182,11 @@ def scaling_for(rule: str, summary: Summary, draw: Draw, kept: Booleans | None =
     if kept is None or not kept.any():
         return SCALINGS[rule](summary, draw)
     some = summary.of(~kept)
-    if not some.p:
-        return unscaled(0).keeping(kept)
-    return SCALINGS[rule](some, lambda: draw()[:, ~kept]).keeping(kept)
+    found = SCALINGS[rule](some, lambda: draw()[:, ~kept]) if some.p else unscaled(0)
+    before = np.flatnonzero(kept) - np.arange(kept.sum())  # where kept columns are inserted
+    shift, factor = np.insert(found.shift, before, 0.0), np.insert(found.factor, before, 1.0)
+    knots = None if found.knots is None else np.insert(found.knots, before, 0.0, axis=0)
+    return replace(found, shift=shift, factor=factor, knots=knots, kept=kept)
 
 
 def unscaled(p: int, mixing: Doubles | None = None) -> Scaling:

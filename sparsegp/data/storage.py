@@ -47,13 +47,10 @@ def store_of(url: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs  # noqa: PLC0415 - heavy
     from fsspec.implementations.local import LocalFileSystem  # noqa: PLC0415
 
-    if not is_url(url):
-        return LocalFileSystem(), url
     try:
-        fs, path = url_to_fs(url)
+        return url_to_fs(url) if is_url(url) else (LocalFileSystem(), url)
     except ValueError as error:
         raise DataError(f"cannot read {url}: {error}") from None
-    return fs, path
 
 
 def size_of(name: str) -> int | None:

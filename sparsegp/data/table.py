@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparsegp.data.blocks import dense, from_memory, of_known_sizes
-from sparsegp.data.column import DROP, MEAN
+from sparsegp.data.column import DROP
 from sparsegp.data.encoding import Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
-from sparsegp.data.labels import REAL_KINDS, Numbers, encode, tidy_labels, warn_of_alike
-from sparsegp.data.means import Targets, learn_means, many_levels
+from sparsegp.data.labels import REAL_KINDS, encode, tidy_labels, warn_of_alike
+from sparsegp.data.means import learn_means
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
-from sparsegp.types import Booleans, DaskArray, Doubles, Integers, Labels
+from sparsegp.types import DaskArray, Doubles, Integers, Labels
 
 logger = logging.getLogger(__name__)
 
@@ -171,18 +171,10 @@ class Table:
             logger.warning("%s has columns taken for categories: %s", self.source, doubts)
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
-        if of_numbers is not None and many_levels(encoding):
-            targets = self._targets(rows, of_numbers)
-            encoding = learn_means(encoding, frame, targets, self.source, scheduler)
+        if of_numbers is not None:
+            how = (self.source, of_numbers, self.classes, scheduler)
+            encoding = learn_means(encoding, frame, None if self.y is None else self.y[rows], *how)
         return self.encoded(encoding, to_learn=True)
-
-    def _targets(self, rows: Booleans, of_numbers: bool) -> Targets:
-        """Return what means of some rows, given by a mask (n,), are computed of."""
-        y = None if self.y is None else self.y[rows]
-        if of_numbers:
-            target = Numbers.of(y, self.source).encode(y, self.source)
-            return Targets(target[:, np.newaxis], (MEAN,))
-        return Targets.of_classes(*encode(y, self.source, self.classes))
 
     def encoded(self, encoding: Encoding | None, to_learn: bool = False) -> "Table":
         """Return the table as numbers, by the encoding of a model; None accepts only numbers.

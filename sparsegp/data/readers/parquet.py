@@ -29,7 +29,7 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     part: Any = delayed(_frame, pure=True)
     parts = [part(name, features, group) for group, size in enumerate(sizes) if size]
-    frame = Frame(empty, parts, [size for size in sizes if size])
+    frame = Frame(empty, parts, [*filter(None, sizes)])
     return Dataset(table_of(frame, beside, names, places, name))
 
 
