@@ -31,15 +31,10 @@ def bundled(name: str) -> Dataset:
     return Dataset(table_from_arrays(X, y, name))
 
 
-def toy_samples() -> Dataset:
-    """Draw the toy problem of Girolami & Rogers (2006), sec. 6.3, 1000 and 2385 rows."""
-    return _dataset("toy", train=toy(1000, 0), test=toy(2385, 1))
-
-
 CATALOG: dict[str, Callable[[], Dataset]] = {
     "digits": digits,
     "iris": partial(bundled, "iris"),
-    "toy": toy_samples,
+    "toy": lambda: _dataset("toy", train=toy(1000, 0), test=toy(2385, 1)),  # as in sec. 6.3
     "wine": partial(bundled, "wine"),
 }
 

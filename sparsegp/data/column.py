@@ -34,9 +34,8 @@ FOLDS = 5
 
 def code(level: str) -> NDArray[np.uint8]:
     """Return the bits of a hash of a level, which depend on nothing else, (len(CODE_PARTS),)."""
-    digest = blake2b(
-        level.encode("utf-8", "surrogatepass"), digest_size=len(CODE_PARTS) // 8
-    ).digest()
+    text = level.encode("utf-8", "surrogatepass")
+    digest = blake2b(text, digest_size=len(CODE_PARTS) // 8).digest()
     return np.unpackbits(np.frombuffer(digest, np.uint8))
 
 

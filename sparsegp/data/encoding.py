@@ -32,9 +32,9 @@ from sparsegp.data.frames import (
     by_row,
     column_places,
     frame_names,
-    in_pandas,
     refuse,
     require_distinct,
+    told,
     unreadable,
 )
 from sparsegp.errors import DataError
@@ -116,6 +116,10 @@ class Encoding:
             columns = (replace(columns[0], parts=(MISSING,)), *columns[1:])
         learnt = cls(columns)
         require_distinct(learnt.names, f"{source}, once encoded,")
+        doubts = [c.doubt for c in columns if c.doubt and c.name not in (kinds or {})]
+        if doubts:
+            said = "; ".join(told(doubts, frame.of_file))
+            logger.warning("%s has columns taken for categories: %s", source, said)
         return learnt
 
     @classmethod
@@ -248,7 +252,7 @@ class Encoding:
                 row = int(np.isfinite(values).all(axis=1).argmin())
                 value = series.iloc[row : row + 1].tolist()[0]
                 faults.append(unreadable(where(start + row, column.name), column.kind, value))
-        refuse(faults if of_file else in_pandas(faults), source)
+        refuse(faults, source, of_file)
         return X
 
     def folds_of(self, frame: Any, source: str) -> Integers:

@@ -146,20 +146,20 @@ IN_PANDAS = {
 """What to do to a data frame, by patterns of what to do with options for files."""
 
 
-def in_pandas(faults: Sequence[str]) -> Sequence[str]:
-    """Return messages about columns that say what to do to a data frame, not which option."""
-    for option, words in IN_PANDAS.items():
+def told(faults: Sequence[str], of_file: bool) -> Sequence[str]:
+    """Return messages about columns; they name options for files, or what to do to a data frame."""
+    for option, words in () if of_file else IN_PANDAS.items():
         faults = [re.sub(option, words, fault, flags=re.DOTALL) for fault in faults]
     return faults
 
 
-def refuse(faults: Sequence[str], source: str) -> None:
-    """Raise a `DataError` that lists faults of columns, if there are any."""
+def refuse(faults: Sequence[str], source: str, of_file: bool = False) -> None:
+    """Raise a `DataError` that lists faults of columns, if there are any; see `told`."""
     if faults:
         count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
         raise DataError(
             f"{source} has {count} that cannot be used (rows counted from 0): "
-            + "; ".join(faults[:MAX_FAULTS])
+            + "; ".join(told(faults[:MAX_FAULTS], of_file))
         )
 
 
@@ -305,10 +305,6 @@ class Frame:
         parts = X.to_delayed()
         lengths = compute_each(len, parts, scheduler=scheduler)
         return cls(X._meta, [*compress(parts, lengths)], [*filter(None, lengths)])
-
-    def told(self, faults: Sequence[str]) -> Sequence[str]:
-        """Return messages about columns that say what to do, see `in_pandas`."""
-        return faults if self.of_file else in_pandas(faults)
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -230,7 +230,7 @@ def study(
     excess = {name: _excess(known[name], tallies[name], name in kinds) for name in known}
     why = dict.fromkeys(known, "") if is_part else excess
     faults = (_fault(n, known[n], tallies[n], frame.where, why[n]) for n in known)
-    refuse(frame.told([*filter(None, faults)]), source)
+    refuse([*filter(None, faults)], source, frame.of_file)
     many = sum(len(tally.levels) > CODED for tally in tallies.values())
     room = int(np.clip(min(COLUMNS, VALUES // n) // max(many, 1), CODED, INDICATED))
     columns = (_column(name, known[name], tallies[name], room) for name in known)

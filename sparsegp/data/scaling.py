@@ -81,36 +81,35 @@ class Scaling:
     mixing: Doubles | None = None
 
     def __post_init__(self) -> None:
-        shift, factor, knots = self.shift, self.factor, self.knots
+        shift, factor, knots, mixing = self.shift, self.factor, self.knots, self.mixing
         fitting = shift.ndim == 1 and shift.shape == factor.shape and type(self.name) is str
+        fault = ""
         if not (fitting and np.isfinite(shift).all() and np.isfinite(factor).all()):
-            raise DataError(
-                "shift and factor of a scaling must be finite numbers, one of each for a column"
-            )
-        if knots is not None and not (
+            fault = "shift and factor of a scaling must be finite numbers, one of each for a column"
+        elif knots is not None and not (
             knots.ndim == 2
             and len(knots) == len(shift)
             and 2 <= knots.shape[1] <= KNOTS
             and np.isfinite(knots).all()
             and (np.diff(knots) >= 0).all()
         ):
-            raise DataError(
-                f"the knots of a scaling must be 2 to {KNOTS} rising numbers for each column"
-            )
-        if (kept := self.kept) is not None and (
-            kept.shape != shift.shape or kept.dtype.kind != "b"
+            fault = f"the knots of a scaling must be 2 to {KNOTS} rising numbers for each column"
+        elif self.kept is not None and (self.kept.shape, self.kept.dtype) != (
+            shift.shape,
+            np.dtype(bool),
         ):
-            raise DataError("a scaling must say for each column whether it is kept")
-        mixing = self.mixing
-        if mixing is not None and not (
+            fault = "a scaling must say for each column whether it is kept"
+        elif mixing is not None and not (
             mixing.shape == 2 * shift.shape
             and (np.abs(mixing) <= MAX_MAGNITUDE).all()
             and np.linalg.slogdet(mixing)[0] != 0.0
         ):
-            raise DataError(
+            fault = (
                 "the mixing of a scaling must be an invertible matrix of finite numbers, a row and "
                 "a column for each column"
             )
+        if fault:
+            raise DataError(fault)
 
     @property
     def has_unit_variance(self) -> Booleans:

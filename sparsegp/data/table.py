@@ -166,9 +166,6 @@ class Table:
         if encoding.is_plain:
             medians = np.array([column.fill for column in encoding.columns])
             return replace(self.encoded(None), medians=medians)
-        found = [c.doubt for c in encoding.columns if c.doubt and c.name not in (self.kinds or {})]
-        if doubts := "; ".join(self.frame.told(found)):
-            logger.warning("%s has columns taken for categories: %s", self.source, doubts)
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
         if of_numbers is not None:

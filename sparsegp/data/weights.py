@@ -292,7 +292,7 @@ def without_weights(table: Table, column: str) -> Table:
         If there is no such column, or its values are not weights.
     """
     names, p = table.names, table.X.shape[1]
-    known = list(names) if names is not None else [str(number) for number in range(p)]
+    known = [*(names or map(str, range(p)))]
     if column not in known or p == 1:
         unnamed = ", which have no names" if names is None else ""
         raise DataError(
@@ -300,8 +300,7 @@ def without_weights(table: Table, column: str) -> Table:
             f"the only one, got {quoted(column)}"
         )
     place = known.index(column)
-    others = [number for number in range(p) if number != place]
-    rows = table.columns(others)
+    rows = table.columns([number for number in range(p) if number != place])
     try:
         weights = np.asarray(table.columns([place]).X)[:, 0]
         return replace(rows, weights=weights, weight_column=column)

@@ -32,8 +32,8 @@ class Columns:
         The label column of a text or parquet file: a name, or a number counted from 0
         (from the end if negative). By default the last one.
     kinds : mapping of str to str, or str
-        Kinds of columns, by name or number: number, truth, category or date; or as a string,
-        "city=category,when=date".
+        Kinds of columns, by name or number: number, truth, category or date, others raise a
+        `DataError`; or as a string, "city=category,when=date".
     drop : sequence of str, or str
         Columns to leave out, by name or number; or as a string, "a,b". In such strings, names
         with a comma must be in double quotes.
@@ -70,11 +70,6 @@ class Columns:
         Numbers of preceding lines and rows of the text, if this is a part of one.
     called : str
         Name of the file in warnings; by default its own.
-
-    Raises
-    ------
-    DataError
-        If a kind is unknown.
     """
 
     label_column: str | int | None = None

@@ -288,11 +288,7 @@ def _are_steps(
 
     def is_monotonic(row: Sequence[str]) -> bool:
         fields = [field.strip() for place, field in enumerate(row) if place not in odd]
-        found = [
-            float(each.replace(decimal, ".").replace(MINUS, "-"))
-            for each in fields
-            if is_number(each)
-        ]
+        found = [float(x.replace(decimal, ".").replace(MINUS, "-")) for x in fields if is_number(x)]
         pairs = list(pairwise(found))
         is_complete = len(found) == len(fields) >= MIN_STEPS
         return is_complete and (all(a < b for a, b in pairs) or all(a > b for a, b in pairs))
