@@ -219,28 +219,20 @@ class Encoding:
         frame = as_pandas(frame)
         if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
             self._warn_of_news([self._news(frame, source)], source, self._told)
-            return self._encoded(frame, 0, source=source, to_learn=to_learn)
+            return self._encoded(frame, by_row, source, to_learn)
         frame = Frame.of(frame, source)
         lazy = any(hasattr(part, "dask") for part in frame.parts)
         if frame.of_file or not lazy:
             news = partial(self._news, source=source)
             found = compute_each(news, frame.parts) if lazy else [*map(news, frame.parts)]
             self._warn_of_news(found, source, set() if frame.of_file else self._told)
-        how: Any = {"source": source, "where": frame.where, "of_file": frame.of_file}
-        rows = partial(self._encoded, **how, to_learn=to_learn)
+        rows = partial(self._encoded, source=source, to_learn=to_learn, of_file=frame.of_file)
         return frame.rows(rows, len(self.names), np.float64)
 
     def _encoded(
-        self,
-        frame: Any,
-        start: int,
-        *,
-        source: str,
-        where: Where = by_row,
-        of_file: bool = False,
-        to_learn: bool = False,
+        self, frame: Any, where: Where, source: str, to_learn: bool, of_file: bool = False
     ) -> Doubles:
-        """Encode the rows of one part, (n, p); `start` is the index of its first row."""
+        """Encode the rows of one part, (n, p); `where` describes where its values are."""
         X, first, faults = np.empty((len(frame), len(self.names))), 0, []
         has_means = any(column.means for column in self.columns)
         fold = self.folds_of(frame, source) if to_learn and has_means else None
@@ -251,7 +243,7 @@ class Encoding:
             if column.kind != "category" and not np.isfinite(values).all():
                 row = int(np.isfinite(values).all(axis=1).argmin())
                 value = series.iloc[row : row + 1].tolist()[0]
-                faults.append(unreadable(where(start + row, column.name), column.kind, value))
+                faults.append(unreadable(where(row, column.name), column.kind, value))
         refuse(faults, source, of_file)
         return X
 
@@ -266,18 +258,18 @@ class Encoding:
         return [column.news(series) for column, series in self._columns_of(part, source)]
 
     def _warn_of_news(
-        self, parts: Sequence[list[tuple[int, str]]], source: str, told: set[str]
+        self, parts: Sequence[list[tuple[int, str]]], source: str, known: set[str]
     ) -> None:
         """Warn about levels and missing values that training rows did not have; see `_news`.
 
-        Columns in `told` are left out, and those of the warning are added.
+        Columns that are `known` to have some are left out, and those of the warning are added.
         """
         gaps, levels = list[str](), list[str]()
         for column, *each in zip(self._used, *parts, strict=True):
             n, one = sum(n for n, _ in each), next((one for _, one in each if one), "")
-            if not n or column.name in told:
+            if not n or column.name in known:
                 continue
-            told.add(column.name)
+            known.add(column.name)
             if column.kind != "category":
                 gaps.append(f"{quote_if_needed(column.name)} in {plural(n, 'row')}")
                 continue

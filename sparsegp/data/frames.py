@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, compress, pairwise
+from itertools import accumulate, compress, filterfalse, pairwise
 from numbers import Number
 from typing import Any, TypeAlias
 
@@ -67,10 +67,8 @@ def likeness(words: Sequence[str]) -> str:
 
     It is "" if that is nothing in `LIKE`, and they are not numbers next to others.
     """
-    split: dict[bool, list[str]] = {True: [], False: []}
-    for word in words:
-        split[is_number(word) and math.isfinite(float(word))].append(word)
-    (numbers, others), n = split.values(), len(words)
+    numbers = [word for word in words if is_number(word) and math.isfinite(float(word))]
+    others, n = [*filterfalse({*numbers}.__contains__, words)], len(words)
     for what, pattern in LIKE.items():
         alike = [*filter(re.compile(pattern).fullmatch, others or words)]
         if 2 * len(alike) > len(others or words) and 2 * len({*alike, *numbers}) > n:
@@ -339,29 +337,30 @@ class Frame:
         """
         dtype = real_numbers(self.empty, source).dtype
         dtype = dtype if dtype.kind in "biuf" else np.dtype(np.float64)
-        read = partial(_numbers, source=source, dtype=dtype, where=self.where)
-        return self.rows(read, len(self.names), dtype)
+        return self.rows(partial(_numbers, source=source, dtype=dtype), len(self.names), dtype)
 
     @property
     def starts(self) -> list[int]:
         """Index of the first row of each part."""
         return list(accumulate(self.lengths, initial=0))[:-1]
 
-    def rows(self, function: Callable[[Any, int], Any], p: int, dtype: DTypeLike) -> DaskArray:
-        """Return the array (n, p) that a function of a part and its first row's index computes."""
+    def rows(self, function: Callable[[Any, Where], Any], p: int, dtype: DTypeLike) -> DaskArray:
+        """Return the array (n, p) of a function of each part and of where its values are."""
         import dask.array as da  # noqa: PLC0415 - slow to import
         from dask.delayed import delayed  # noqa: PLC0415
 
         task = delayed(function, pure=False)
+        places = (partial(_from, self.where, start) for start in self.starts)
         blocks = [
-            da.from_delayed(task(part, start), (length, p), dtype, np.empty((0, 0), dtype))
-            for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True)
+            da.from_delayed(task(part, where), (length, p), dtype, np.empty((0, 0), dtype))
+            for part, where, length in zip(self.parts, places, self.lengths, strict=True)
         ]
         return da.concatenate(blocks) if blocks else da.empty((0, p), dtype)
 
 
-def _numbers(
-    part: Any, start: int, source: str, dtype: np.dtype[Any], where: Where
-) -> NDArray[Any]:
-    found = real_numbers(part, source, lambda row, name: where(start + row, name))
-    return found.astype(dtype, copy=False)
+def _from(where: Where, start: int, row: int, column: Any) -> str:
+    return where(start + row, column)
+
+
+def _numbers(part: Any, where: Where, source: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    return real_numbers(part, source, where).astype(dtype, copy=False)

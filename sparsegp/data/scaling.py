@@ -94,10 +94,7 @@ class Scaling:
             and (np.diff(knots) >= 0).all()
         ):
             fault = f"the knots of a scaling must be 2 to {KNOTS} rising numbers for each column"
-        elif self.kept is not None and (self.kept.shape, self.kept.dtype) != (
-            shift.shape,
-            np.dtype(bool),
-        ):
+        elif (kept := self.kept) is not None and (kept.shape != shift.shape or kept.dtype != bool):
             fault = "a scaling must say for each column whether it is kept"
         elif mixing is not None and not (
             mixing.shape == 2 * shift.shape

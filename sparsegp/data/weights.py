@@ -100,22 +100,11 @@ def effective_rows(
     (`MAX_VALUES`): these keep their order. Rows with the same inputs but other labels form one
     family, as copies do (`Table.origin`).
 
-    Parameters
-    ----------
-    table : Table
-        With labels; without weights, each row has weight one.
-    class_weight : str
-        "balanced", which gives all classes the same total weight; or a text for `class_weights`,
-        whose numbers multiply the weights of the rows of each class, one for classes left out.
-    scheduler : str or callable, optional
-        Dask scheduler.
-    of_numbers : bool
-        Whether it is for a regression.
-
-    Raises
-    ------
-    DataError, SettingsError
-        If weights or labels cannot be used.
+    The table has labels, which are those of a regression if `of_numbers`; without weights, each row
+    has weight one. `class_weight` is "balanced", which gives all classes the same total weight; or
+    a text for `class_weights`, whose numbers multiply the weights of the rows of each class, one
+    for classes left out. A `DataError` or `SettingsError` is raised if weights or labels cannot be
+    used.
     """
     counts = np.ones(len(table.X)) if table.weights is None else table.weights
     table, counts = _positive(table, counts)
@@ -128,9 +117,10 @@ def effective_rows(
         return replace(table, weights=None)
     family, codes, totals, places = _groups(table, counts, scheduler)
     limit, least = (0, SEPARATE_NUMBERS) if of_numbers else (MAX_REPEATED, SEPARATE)
+    size = np.bincount(family, totals)
+    most_repeat = size[size > 1.0].sum() >= 0.5 * size.sum()  # have the inputs of another row
     may_repeat = (counts == 1.0).all() or (counts.sum() <= limit and (counts % 1.0 == 0).all())
-    may_repeat = may_repeat and _most_repeat(family, totals)
-    if may_repeat and (
+    if may_repeat and most_repeat and (
         _labels_differ(family, codes, totals, least)
         or (not of_numbers and _is_chance(table, codes, totals, places, scheduler))
     ):
@@ -154,12 +144,6 @@ def _has_copies(table: Table, scheduler: Any) -> bool:
     each = compute_each(hashes_of_rows, table.X.to_delayed().ravel(), scheduler=scheduler)
     hashes = np.sort(np.concatenate(each))
     return bool((hashes[1:] == hashes[:-1]).any())
-
-
-def _most_repeat(family: Integers, counts: Doubles) -> bool:
-    """Return whether at least half of all rows have the inputs of another one."""
-    size = np.bincount(family, counts)
-    return bool(size[size > 1.0].sum() >= 0.5 * size.sum())
 
 
 def _labels_differ(family: Integers, codes: Integers, counts: Doubles, least: float) -> bool:
