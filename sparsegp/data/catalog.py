@@ -40,7 +40,7 @@ CATALOG: dict[str, Callable[[], Dataset]] = {
 
 
 def toy(n: int, seed: int, *, apart: bool = False) -> tuple[Doubles, Integers]:
-    """Draw the toy problem of Girolami & Rogers (2006), sec. 6.1.
+    """Draw the toy problem of Girolami & Rogers (2006), sec. 6.1: X (n, 10), and labels 1 to 3.
 
     Classes are equally probable. In the plane of the first two columns, with r^2 = x1^2 + x2^2,
     class 1 is uniform on the ring 0.5 > r^2 > 0.1, class 2 on the ring 1.0 > r^2 > 0.6, and class 3
@@ -55,12 +55,6 @@ def toy(n: int, seed: int, *, apart: bool = False) -> tuple[Doubles, Integers]:
     apart : bool
         Redraw rows of class 3 that lie among those of the others, r^2 > 0.1, as the authors'
         program does. The classes do not overlap then.
-
-    Returns
-    -------
-    X : array (n, 10)
-    y : array (n,)
-        Labels 1, 2 and 3.
     """
     rng = np.random.default_rng([seed, n])
     y = rng.integers(1, 4, size=n)
