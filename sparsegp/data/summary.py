@@ -76,9 +76,24 @@ def summarise(
     first row, to a multiple of 2^-24 of the range of the column (so that a mean near zero is
     rounded too). Constant columns have exactly their value as mean, and variance 0.
 
-    X (n, p) are real numbers, chunked by rows only; `names` of columns and `numbers` of rows, (n,),
-    are for messages. A `DataError` is raised if X holds NaN or infinity, or values too large or too
-    small to square.
+    Parameters
+    ----------
+    X : dask array (n, p)
+        Real numbers, chunked by rows only.
+    source : str
+        Where the rows come from, for messages.
+    scheduler : str or callable, optional
+        Dask scheduler, such as "threads". By default the current one: threads, or a cluster if a
+        client is connected.
+    names : sequence of str, optional
+        Column names, for messages.
+    numbers : Integers (n,), optional
+        Row numbers, for messages.
+
+    Raises
+    ------
+    DataError
+        If X holds NaN or infinity, or values too large or too small to square.
     """
 
     def of_blocks(function: Callable[..., Any]) -> list[Any]:
