@@ -1,6 +1,5 @@
 """The informative vector machine: greedy selection of active rows, the most useful first.
 
-- `reference`: the recursion as printed in the paper, which the other modules compute in parallel;
 - `criteria`, `scores`: the scores of rows, and bounds that avoid evaluating most of them;
 - `inclusions`, `active_set`: messages to the row blocks, and the record of all of them;
 - `rows`, `block`, `pairs`: the state of a row block, with one active set or one per process;

@@ -1,6 +1,6 @@
 """Row blocks with one active set for all processes.
 
-The recursion is that of ivm/reference.py, for many rows and inclusions at a time.
+The recursion is that of tests/ivm/reference.py, for many rows and inclusions at a time.
 """
 
 from typing import Any

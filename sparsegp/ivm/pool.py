@@ -1,8 +1,8 @@
 """A pool of candidates on the driver, from which a batch of inclusions is chosen.
 
 The pool holds the residual covariance of its rows, kernel minus stub product, so it can include
-rows one after the other (ivm/reference.py), each with a site at the updated marginals, without
-messages to the row blocks.
+rows one after the other, each with a site at the updated marginals, without messages to the row
+blocks.
 """
 
 from dataclasses import replace

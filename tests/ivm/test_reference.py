@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from sparsegp.ivm.reference import select
 from sparsegp.likelihoods import MultinomialProbit, SiteRule
 from tests.ivm.problems import Problem, gather, rings
+from tests.ivm.reference import select
 
 CASES = {
     "digits": (["4*rbf(1.8)"], 25, 12),
