@@ -134,11 +134,11 @@ class Selection:
         """Include the next batch, up to `stop` active rows; return whether there was one."""
         settings, order, active = self.settings, self.order, self.active
         room = make_room(self.blocks, settings, active)
+        wanted = min(order.slots, min(stop, room) - len(active))
         if len(self._waiting):
-            self._include_waiting(min(order.slots, stop - len(active), room - len(active)))
+            self._include_waiting(wanted)
             return True
         pool = self._pool()
-        wanted = min(order.slots, stop - len(active), room - len(active))
         batch = pool.take_diverse(wanted) if order.panel > 1 else pool.take_best(wanted)
         if batch.count == 0:
             return False
@@ -146,9 +146,8 @@ class Selection:
             offered = pool.candidates.marginals.rows
             batch = batch.first(min(self.blocks.map_blocks("propose", batch, offered)))
         count = self.n_candidates if batch.stop < room else 0
-        self._best = self.blocks.map_blocks("advance", batch, batch.stop, count)
-        if not count:
-            self._best = None
+        best = self.blocks.map_blocks("advance", batch, batch.stop, count)
+        self._best = best if count else None
         active.included.append(batch)
         return True
 

@@ -70,9 +70,9 @@ class Scores:
             return np.full(len(marginals.rows), np.inf)
         linear = np.einsum("nk,nk->n", marginals.mean, self.slope)
         square = np.einsum("nk,nk->n", marginals.mean, marginals.mean)
-        return marginals.weighted(
-            self.bounds(self.offset, linear, square, _at_least_zero(marginals.variance[:, 0]))
-        )
+        # rounding leaves variances below zero; the pool leaves out such rows
+        variance = np.maximum(marginals.variance[:, 0], 0.0)
+        return marginals.weighted(self.bounds(self.offset, linear, square, variance))
 
     def bounds(
         self, offset: Doubles, linear: Doubles, square: Doubles, variance: Doubles
@@ -86,7 +86,7 @@ class Scores:
         """Return the exact scores of rows `index` at these marginals, and renew their bounds."""
         if not self.lazy:
             return self.criterion.scores(self.rule, marginals)
-        spread = self.likelihood.noise_precision * _at_least_zero(marginals.variance)
+        spread = self.likelihood.noise_precision * np.maximum(marginals.variance, 0.0)
         x = marginals.mean / np.sqrt(1.0 + spread)
         log_z, gradient = self.likelihood.gradient(x, marginals.target)
         bent = self.likelihood.curvature_bound * x
@@ -137,8 +137,3 @@ class Scores:
         order = np.lexsort((marginals.rows[index], -scores))[:count]
         order = order[scores[order] != -np.inf]  # NaN is reported by the pool
         return index[order], scores[order]
-
-
-def _at_least_zero(variance: Doubles) -> Doubles:
-    """Return variances without what rounding leaves below zero; the pool leaves such rows out."""
-    return np.maximum(variance, 0.0)

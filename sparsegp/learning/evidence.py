@@ -58,19 +58,12 @@ SumRows = Callable[[Sequence[Process], Likelihood], list[RowSums]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Value of the criterion phi and its gradient.
+    """Value of the criterion phi = -log Q(D), in nats, and its gradient.
 
-    Attributes
-    ----------
-    phi : float
-        -log Q(D), in nats.
-    kernels : Doubles (q,)
-        Gradient in the parameters of all kernels in turn, for fixed sites (eq. 14).
-    likelihood : Doubles (r,)
-        Gradient in `likelihood.parameters()`, for fixed sites (eq. 12).
-    sites : Doubles (2, d)
-        Gradient in the precisions and shifts of the sites. It is zero for sites of precision zero,
-        and loses digits where precisions differ by many orders of magnitude.
+    For fixed sites that is the gradient in the parameters of all kernels in turn, (q,) (eq. 14),
+    and of the likelihood, (r,) (eq. 12). The gradient in the precisions and shifts of the sites,
+    (2, d), is zero for sites of precision zero, and loses digits where precisions differ by many
+    orders of magnitude.
     """
 
     phi: float
@@ -81,20 +74,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Members:
-    """Rows that are active for at least one process, and the processes of each.
+    """D rows that are active for at least one process, and the processes of each.
 
-    The sites of all processes are stored in one array (2, d), process by process, each in the order
-    of its `places`.
-
-    Parameters
-    ----------
-    x : Floats (D, p)
-        Scaled inputs.
-    target : array (D,)
-    places : sequence of Integers (d_c,)
-        For each process, the indices of its active rows among the D rows.
-    weight : Doubles (D,), optional
-        Row weights, for Gaussian noise only.
+    `places` has the indices of the active rows of each process, (d_c,), among the D rows. The sites
+    of all processes are stored in one array (2, d), process by process, each in the order of its
+    places. Row weights (D,) are for Gaussian noise only.
     """
 
     x: Floats
@@ -113,13 +97,7 @@ class Members:
     ) -> tuple[Self, Doubles]:
         """Create from the sites of all rows; also return these sites as one array, (2, d).
 
-        Parameters
-        ----------
-        x : Floats (D, p)
-        target : array (D,)
-        mean, precision : Doubles (D, R)
-            Site means and precisions; a row with precision 0 is not active for that process.
-        weight : Doubles (D,), optional
+        Site means and precisions are (D, R); a row with precision 0 is not active for that process.
         """
         places = [np.flatnonzero(column) for column in precision.T]
         sites = [
@@ -272,8 +250,8 @@ def _gradients(
     mean, variance, alpha, nu = cavity
     rho, E2 = part.slopes(alpha, nu)
     kernel, root, M, v = part.process.kernel, part.process.root, part.M, part.v[part.places]
-    slope = LevelSum.of(each.slope for each in sums).total()
-    square = LevelSum.of(each.square for each in sums).total()
+    slope = LevelSum.total([each.slope for each in sums])
+    square = LevelSum.total([each.square for each in sums])
     r = root @ (slope + M.T @ rho)
     G = root @ (square + M.T @ (E2[:, np.newaxis] * M)) @ root.T
     weights = part.process.weights(M, rho, E2)

@@ -31,10 +31,7 @@ REACH = 5.0
 Bounds: TypeAlias = tuple[Doubles, Doubles]
 """Lower and upper bounds of the parameters, (q,) each."""
 
-
-Strategy: TypeAlias = Callable[["Descent"], None]
-
-STRATEGIES: Registry[Strategy] = Registry("inner strategy")
+STRATEGIES: Registry[Callable[["Descent"], None]] = Registry("inner strategy")
 
 
 def descend(

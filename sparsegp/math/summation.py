@@ -9,7 +9,7 @@ the few levels are added up in order at the end.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,15 +39,8 @@ def snap(values: Floats, unit: float) -> Doubles:
 class LevelSum:
     """The sum of arrays of one shape, exact apart from the rounding of each term.
 
-    A term keeps at least 53 - `STEP` - `spare` bits of its largest element.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    spare : int
-        At most 2^spare terms may be added, over all sums that will be merged.
-    parts : dict of int to Doubles
-        Sums so far, by level.
+    At most 2^spare terms may be added, over all sums that make up a total. A term keeps at least
+    53 - `STEP` - `spare` bits of its largest element. `parts` are the sums so far, by level.
     """
 
     shape: tuple[int, ...]
@@ -64,19 +57,10 @@ class LevelSum:
             snapped = snap(term, 2.0 ** (level * STEP - 53 + self.spare))
             self.parts[level] = np.add(snapped, self.parts.get(level, 0.0), out=snapped)
 
-    @classmethod
-    def of(cls, sums: "Iterable[LevelSum]") -> "LevelSum":
-        """Merge several sums of one shape."""
-        first, *others = sums
-        parts = dict(first.parts)
-        for other in others:
-            for level, part in other.parts.items():
-                parts[level] = part + parts.get(level, 0.0)
-        return cls(first.shape, first.spare, parts)
-
-    def total(self) -> Doubles:
-        """Return the sum."""
-        total = np.zeros(self.shape)
-        for level in sorted(self.parts):
-            total += self.parts[level]
+    @staticmethod
+    def total(sums: "Sequence[LevelSum]") -> Doubles:
+        """Return the total of several sums of one shape."""
+        total = np.zeros(sums[0].shape)
+        for level in sorted({level for each in sums for level in each.parts}):
+            total += sum(each.parts[level] for each in sums if level in each.parts)
         return total

@@ -36,7 +36,7 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
         found = tempered.log_z(mean / temperature, weight * variance, target)
         return np.asarray(rows.validation_weights * found)
 
-    temperature, weight = fit(log_z, PRIOR)
+    temperature, weight = fit(log_z)
     calibration = Calibration(temperature, weight)
     nlpp = -float(log_z(temperature, weight).mean())
     report = {**weights.report, **asdict(calibration), "validation_nlpp": nlpp}
@@ -51,26 +51,18 @@ def latent_validation(
     active: ActiveRows, rows: Rows, weights: PosteriorWeights
 ) -> tuple[Doubles, Doubles, Any]:
     """Return latent means (n, R), variances (n, C) and targets (n,) of the validation rows."""
-    answers = rows.map_blocks("validation_rows")
-    x = np.concatenate([part for part, _ in answers])
-    target = np.concatenate([part for _, part in answers])
-    mean, variance = Posterior(active, weights).latent(x)
-    return mean, variance, target
+    inputs, targets = zip(*rows.map_blocks("validation_rows"), strict=True)
+    mean, variance = Posterior(active, weights).latent(np.concatenate(inputs))
+    return mean, variance, np.concatenate(targets)
 
 
-def fit(log_z: Callable[[float, float], Doubles], prior: Prior) -> tuple[float, float]:
-    """Fit temperature and variance weight.
+def fit(log_z: Callable[[float, float], Doubles]) -> tuple[float, float]:
+    """Fit temperature and variance weight, which `log_z` maps to log probabilities, (n,).
 
-    They maximise the predictive probability of the targets times a prior. Without a prior, the
+    They maximise the predictive probability of the targets times `PRIOR`. Without a prior, the
     lower the temperature the better if all rows are predicted correctly.
-
-    Parameters
-    ----------
-    log_z : callable
-        Maps temperature and variance weight to the log predictive probabilities, (n,).
-    prior : Prior
     """
-    centre, spread = prior
+    centre, spread = PRIOR
 
     def loss(logs: Doubles) -> float:
         fitted = float(log_z(*np.exp(logs)).sum())
@@ -84,14 +76,9 @@ def fit(log_z: Callable[[float, float], Doubles], prior: Prior) -> tuple[float, 
 def fit_by_slopes(
     log_z: Callable[[float, float], tuple[Doubles, Doubles]], prior: Prior
 ) -> tuple[float, float]:
-    """Return the result of `fit`, in a tenth of the evaluations, by gradients.
+    """Return the result of `fit` with any prior, in a tenth of the evaluations, by gradients.
 
-    Parameters
-    ----------
-    log_z : callable
-        Maps temperature and variance weight to the log predictive probabilities, (n,), and the
-        gradient of their sum in the logarithms of both, (2,).
-    prior : Prior
+    `log_z` also returns the gradient of the sum in the logarithms of its two arguments, (2,).
     """
     centre, spread = prior
 

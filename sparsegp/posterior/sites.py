@@ -19,16 +19,14 @@ TOLERANCE = 1e-8
 MAX_ROUNDS = 5000
 
 
-def adf(active: ActiveRows, rows: Rows | None) -> PosteriorWeights:
+def adf(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the posterior of the sites as set at inclusion (GR section 5, SLH algorithm 1).
 
     It is calibrated on the validation rows, if there are any: active rows are the hard ones, and
     with few of them the variance elsewhere is too large.
     """
     weights = regression(active, active.site)
-    if rows is None or not rows.calibrate:
-        return weights
-    return with_calibration(active, rows, weights)
+    return with_calibration(active, rows, weights) if rows.calibrate else weights
 
 
 def regression(active: ActiveRows, site: Doubles) -> PosteriorWeights:

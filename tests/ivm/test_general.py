@@ -5,7 +5,8 @@ import pytest
 
 from sparsegp.ivm.criteria import CRITERIA
 from sparsegp.likelihoods import Gaussian, Logistic, MultinomialProbit, Probit, SiteRule
-from sparsegp.posterior import POSTERIORS, ActiveRows, Posterior
+from sparsegp.posterior import ActiveRows, Posterior
+from sparsegp.posterior.sites import regression
 from tests.ivm.problems import Dense, Problem, gather, rings
 
 KERNELS = ("3*rbf(1.5)", "2*rbf(2)", "4*matern52(1)")
@@ -56,7 +57,7 @@ def test_selection_by_gain_is_that_of_a_dense_posterior(name, criterion, lookahe
     columns = sum(len(gather(selection, "stub", c)) for c in every)
     assert columns == sum(len(processes) for _, processes in taken)
     active = ActiveRows.of(run.settings, selection.active)
-    posterior = Posterior(active, POSTERIORS["adf"](active, None))
+    posterior = Posterior(active, regression(active, active.site))
     recursion = gather(selection, "mean"), gather(selection, "variance")
     for mean, variance in (recursion, posterior.latent(run.X)):
         np.testing.assert_allclose(mean, dense.mean, atol=1e-7)

@@ -29,22 +29,22 @@ def test_sums_do_not_depend_on_the_order():
         assert snap(np.array([bound]), unit)[0] >= bound * (1.0 - 1e-12)
 
 
-def summed(terms, spare=10):
-    total = LevelSum(terms.shape[1:], spare)
-    for term in terms:
-        total.add(term)
-    return total
+def summed(*parts):
+    sums = [LevelSum(part.shape[1:], 10) for part in parts]
+    for total, terms in zip(sums, parts, strict=True):
+        for term in terms:
+            total.add(term)
+    return LevelSum.total(sums)
 
 
 @pytest.mark.parametrize("spread", [0.0, 40.0])
 def test_sums_by_levels_do_not_depend_on_order_or_on_parts(spread):
     rng = np.random.default_rng(1)
     terms = rng.normal(size=(1000, 3, 2)) * np.exp(spread * rng.normal(size=(1000, 1, 1)))
-    whole = summed(terms).total()
+    whole = summed(terms)
     for cut in (1, 500, 999):
         rng.shuffle(terms)
-        parts = LevelSum.of([summed(terms[:cut]), summed(terms[cut:])])
-        np.testing.assert_array_equal(parts.total(), whole)
+        np.testing.assert_array_equal(summed(terms[:cut], terms[cut:]), whole)
     exact = np.array([[math.fsum(terms[:, i, j]) for j in range(2)] for i in range(3)])
     sizes = np.abs(terms).max(axis=(1, 2)).sum()
     np.testing.assert_allclose(whole, exact, rtol=0, atol=sizes * 2.0 ** -(53 - STEP - 10))
@@ -52,15 +52,15 @@ def test_sums_by_levels_do_not_depend_on_order_or_on_parts(spread):
 
 def test_levels_at_their_limits_and_at_the_ends_of_the_range():
     terms = np.full((1024, 1), np.nextafter(16.0, 0.0))  # the largest number of a level
-    total = summed(terms).total()
+    total = summed(terms)
     assert total[0] == 1024 * np.rint(terms[0, 0] * 2.0**39) / 2.0**39
-    assert LevelSum((2,), 4).total().tolist() == [0.0, 0.0]
-    assert summed(np.zeros((3, 2))).total().tolist() == [0.0, 0.0]
-    assert summed(np.array([[1e-290], [2e-290]])).total()[0] == 0.0  # below all levels
-    assert summed(np.array([[1e-250], [2e-250]])).total()[0] == pytest.approx(3e-250, rel=1e-9)
-    assert summed(np.array([[1e307], [2e307]])).total()[0] == pytest.approx(3e307, rel=1e-9)
-    assert np.isnan(summed(np.array([[1.0], [np.inf], [2.0]])).total()).all()
-    assert np.isnan(summed(np.array([[np.nan], [1.0]])).total()).all()
+    assert summed(np.empty((0, 2))).tolist() == [0.0, 0.0]
+    assert summed(np.zeros((3, 2))).tolist() == [0.0, 0.0]
+    assert summed(np.array([[1e-290], [2e-290]]))[0] == 0.0  # below all levels
+    assert summed(np.array([[1e-250], [2e-250]]))[0] == pytest.approx(3e-250, rel=1e-9)
+    assert summed(np.array([[1e307], [2e307]]))[0] == pytest.approx(3e307, rel=1e-9)
+    assert np.isnan(summed(np.array([[1.0], [np.inf], [2.0]]))).all()
+    assert np.isnan(summed(np.array([[np.nan], [1.0]]))).all()
 
 
 def test_equal_rows_and_no_others_have_equal_hashes():

@@ -14,7 +14,7 @@ from sparsegp.posterior.all_data import log_z_and_slopes
 from sparsegp.posterior.base import ActiveRows, Calibration
 from sparsegp.posterior.calibration import PRIOR, fit, fit_by_slopes, with_calibration
 from sparsegp.posterior.predict import Posterior
-from sparsegp.posterior.sites import adf
+from sparsegp.posterior.sites import regression
 from tests.differences import central
 
 BIAS = -3.0
@@ -28,12 +28,12 @@ def test_temperature_of_latent_value_and_bias_is_found(truth):
     some = np.zeros(30, np.int64), sites, np.full((30, 1), 4.0)
     active = ActiveRows([9.0 * RBF(1.0)], Probit(BIAS), active_x, *some)
     x = rng.normal(size=(20000, 2))
-    mean, variance = Posterior(active, adf(active, None)).latent(x)
+    mean, variance = Posterior(active, regression(active, active.site)).latent(x)
     p = np.exp(log_ndtr((mean[:, 0] + BIAS) / truth / np.sqrt(1.0 + 0.3 * variance[:, 0])))
     target = (rng.random(len(x)) < p).astype(np.int64)
     rows = Mock(validation_weights=1.0)
     rows.map_blocks.return_value = [(x, target)]
-    weights = with_calibration(active, rows, adf(active, None))
+    weights = with_calibration(active, rows, regression(active, active.site))
     assert weights.calibration.temperature == pytest.approx(truth, rel=0.1)
     z = (2.0 * target - 1.0) * (mean[:, 0] + BIAS) / weights.calibration.temperature
     z /= np.sqrt(1.0 + weights.calibration.variance_weight * variance[:, 0])
@@ -70,7 +70,7 @@ def test_slopes_are_right_and_lead_to_a_calibration_no_worse(n_variances):
         distance = (np.log(at) - PRIOR[0]) / PRIOR[1]
         return float(log_z(*at)[0].sum() - distance @ distance / 2.0)
 
-    slow = fit(lambda *at: log_z(*at)[0], PRIOR)
+    slow = fit(lambda *at: log_z(*at)[0])
     assert reached(fit_by_slopes(log_z, PRIOR)) > reached(slow) - 1e-3
     slopes = central(lambda logs: log_z(*np.exp(logs))[0].sum(), np.log([1.3, 0.4]), 0.01)
     assert log_z(1.3, 0.4)[1] == pytest.approx(slopes, rel=2e-3)
