@@ -120,7 +120,7 @@ def test_every_import_is_declared(folder):
     assert needed <= declared, f"not in pyproject.toml: {sorted(needed - declared)}"
 
 
-ROOM = "from sparsegp.memory.room import room; assert room().shared > 0"
+ROOM = "from sparsegp.memory import room; assert room().shared > 0"
 THREADS = "from sparsegp.runtime import open_runtime; open_runtime('threads=2').__enter__()"
 EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]]), [0], [0])"
 HELP = (

@@ -15,8 +15,7 @@ import sparsegp
 from sparsegp.data import table_from_arrays
 from sparsegp.errors import SettingsError, StoreError, size
 from sparsegp.fit import Training
-from sparsegp.memory import Shape, estimate, remedies, rows_of_block
-from sparsegp.memory.room import Room, check_rooms, room, shortage
+from sparsegp.memory import Room, Shape, check, estimate, remedies, room, rows_of_block, shortage
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.runtime.scratch import zeros_in_file
@@ -206,14 +205,14 @@ def test_what_cannot_fit_is_refused_and_what_may_not_warned_of(caplog):
         caplog.clear()
         if outcome == "takes":
             with pytest.raises(SettingsError, match=r"^this run takes .*; what would fit: n_ac"):
-                check_rooms(SHAPE, nodes(int(share * need)))
+                check(SHAPE, nodes(int(share * need)))
         else:
             with caplog.at_level(logging.WARNING, "sparsegp"):
-                check_rooms(SHAPE, nodes(int(share * need)))
+                check(SHAPE, nodes(int(share * need)))
         assert ("this run may take" in caplog.text) == (outcome == "may take")
     dense = Shape(10**6, 3, 3, 10**6, DenseSettings())
     with pytest.raises(SettingsError, match=r"what would fit: \d+ rows, or method=ivm"):
-        check_rooms(dense, [DRIVER])
+        check(dense, [DRIVER])
 
 
 LIMITED = """

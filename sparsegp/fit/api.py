@@ -135,7 +135,9 @@ def fit(
             more = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": scratch is not None}
 
             def require_room(n_classes: int) -> None:
-                memory.check(table, test, n_classes, settings, how["runtime"], **more)
+                what = table, test, n_classes, settings, how["runtime"]
+                shape = memory.shape_of(*what, **more)
+                memory.check(shape, memory.rooms_of(shape, how["runtime"]))
 
             rows = prepare(table, test, settings, how["runtime"], require_room)
             if store is not None:  # errors in rows or settings come before anything is deleted

@@ -29,7 +29,7 @@ from sparsegp.learning.linear_rows import is_regression_target
 from sparsegp.likelihoods import SiteRule
 from sparsegp.lists import join_first
 from sparsegp.math.hashing import hashes_of_rows
-from sparsegp.memory.estimates import DRAWN_ROWS
+from sparsegp.memory import DRAWN_ROWS
 from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels

@@ -204,7 +204,8 @@ class Run(ABC, Generic[R]):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into memory."""
-        memory.check(rows, held_out, n_classes, self.settings, self.runtime)
+        shape = memory.shape_of(rows, held_out, n_classes, self.settings, self.runtime)
+        memory.check(shape, memory.rooms_of(shape, self.runtime))
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and identity of the data, which must be the same to resume the run."""

@@ -302,7 +302,7 @@ class Tuning(Run[Tuned]):
             if d > n - settings.n_validation(n):
                 return False
             shape = memory.shape_of(rows, None, n_classes, settings, self.runtime)
-            return memory.fits(shape, self.runtime)
+            return not memory.shortage(shape, memory.rooms_of(shape, self.runtime))
 
         return [d for d in ACTIVE_SIZES if fits(d)] if self.settings.n_active is None else []
 

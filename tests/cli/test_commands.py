@@ -11,7 +11,7 @@ from sklearn.datasets import load_iris
 
 import sparsegp
 from sparsegp.cli.train import summary
-from sparsegp.memory.room import Room
+from sparsegp.memory import Room
 from sparsegp.store import folder_of
 from tests.data.files import untouched
 from tests.data.test_virtual import pictures
@@ -214,7 +214,7 @@ class TestEstimate:
         text = invoke("estimate", files / "pair.npz", "--kernel", "auto").stdout
         assert "no number of active rows would fit" in text
         room = Room("this process", "here", 3 * 10**6)
-        monkeypatch.setattr("sparsegp.memory.estimates.PROCESS", 0)
+        monkeypatch.setattr("sparsegp.memory.PROCESS", 0)
         text = invoke("estimate", files / "pair.npz", "--threads", 1).stdout
         assert "would fit" in text
         assert "no: " in text

@@ -298,7 +298,6 @@ def test_so_many_rows_become_active_as_fit_the_memory():
     assert tune(X, y, max_trials=None, **brief).n_active == 1000
     with open_runtime("threads=1") as runtime:
         settings = TrainSettings(n_active=4000)
-        fitting = [
-            memory.fits(memory.Shape(n, 2, 2, 4000, settings, 0), runtime) for n in (10**4, 10**10)
-        ]
-    assert fitting == [True, False]
+        shapes = [memory.Shape(n, 2, 2, 4000, settings, 0) for n in (10**4, 10**10)]
+        lacking = [memory.shortage(each, memory.rooms_of(each, runtime)) for each in shapes]
+    assert [bool(each) for each in lacking] == [False, True]

@@ -1,34 +1,36 @@
-"""Memory and work of a run, estimated from the shape of its data before it begins.
+"""Memory and work of a run, estimated before it begins; a run that does not fit is refused.
 
 The estimate is simple and errs upward. It counts the few arrays that grow with the rows of a
 process (inputs, stub matrices, marginals, temporaries) or with the square of the number of active
 rows (factors, posterior); `MARGIN` covers the rest.
 """
 
-from dataclasses import dataclass
-from typing import Any
+import logging
+import socket
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from sparsegp.data import Table
 from sparsegp.data.summary import PIECE_VALUES
+from sparsegp.errors import SettingsError, size
 from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.pairs import PANEL
 from sparsegp.ivm.rows import GROUP, NARROW
-from sparsegp.learning.plan import (
-    ACTIVE_SIZES,
-    FIRST_ACTIVE,
-    MAX_ACTIVE,
-    REESTIMATE_ACTIVE,
-    REESTIMATE_ROWS,
-    sample_rows,
-)
+from sparsegp.learning import plan
 from sparsegp.math.products import TILE
 from sparsegp.posterior.all_data import columns_of_part
 from sparsegp.runtime import Runtime
 from sparsegp.runtime.base import pack_inputs
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings
+
+logger = logging.getLogger(__name__)
 
 DOUBLE = 8
 PROCESS = 160_000_000
@@ -41,6 +43,12 @@ COPIES = 3
 """Copies of a block while it is sent to a worker: array, pickle, buffers."""
 LEARNING_MATRICES = 11
 """Matrices (rows, active rows) while length scales of a sum are learnt; for a product 6."""
+CERTAIN_SHARE = 0.6
+"""Share of an estimate that is certainly needed: if it fits, a shortage is only a warning."""
+UNCHECKED_BYTES = 1 << 28
+"""Bytes beyond those of bare processes up to which a run is not checked."""
+CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Files with the memory limit of a container, for versions 2 and 1 of Linux control groups."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +114,6 @@ def held_bytes(X: Any) -> int:
     return int(X.nbytes) if 2 * len(packed) > first.nbytes else 0
 
 
-# -- blocks ----------------------------------------------------------------------------------------
-
-
 def tiles_per_unit(n: int, bounded: bool) -> int:
     """Return how many tiles form a unit of blocks; `bounded` if candidates are thinned out."""
     return GROUP if n >= MANY_ROWS or bounded else 1
@@ -124,9 +129,6 @@ def rows_of_block(n: int, n_workers: int, tiles: int, wanted: int | None = None)
 def round_up_to_tiles(n: int) -> int:
     """Return n rounded up to whole tiles."""
     return -(-n // TILE) * TILE
-
-
-# -- estimates -------------------------------------------------------------------------------------
 
 
 def estimate(shape: Shape) -> dict[str, Any]:
@@ -160,7 +162,7 @@ class _Layout:
     """Memory layout of a sparse run, in which each inclusion adds `columns` stub columns."""
 
     def __init__(self, shape: Shape, settings: TrainSettings) -> None:
-        n, d, pairs = shape.n, shape.n_active, settings.active_per_class
+        n, p, d, pairs = shape.n, shape.p, shape.n_active, settings.active_per_class
         self.shape, self.settings, self.item = shape, settings, settings.dtype.itemsize
         self.latent = settings.start_likelihood(shape.n_classes).n_latent(shape.n_classes)
         self.kernels = self.latent if settings.kernel_per_class else 1
@@ -168,55 +170,48 @@ class _Layout:
         # bytes of (d, d) doubles; with pairs (d / K, d / K), and half more as classes differ
         self.square = DOUBLE * (min(d**2, int(1.5 * (d / self.kernels) ** 2)) if pairs else d**2)
         # first and last inclusion of each stage, training rows held during it
-        whole = round_up_to_tiles(n)
-        self.steps, bound = [(0, d, whole)], settings.bound(n, d, self.kernels)
+        self.whole, self.test = round_up_to_tiles(n), round_up_to_tiles(shape.n_test)
+        self.steps, bound = [(0, d, self.whole)], settings.bound(n, d, self.kernels)
         if bound is not None:
             partly = -(-n // (GROUP * TILE)) * NARROW  # allowance for partly filled tiles
-            held = bound.sizes(n - settings.n_validation(n), d)
-            self.steps = [(start, stop, min(left + partly, whole)) for start, stop, left in held]
+            stages = bound.sizes(n - settings.n_validation(n), d)
+            self.steps = [(start, stop, min(m + partly, self.whole)) for start, stop, m in stages]
         tiles, workers = tiles_per_unit(n, bound is not None), shape.n_workers
         block = rows_of_block(n, workers or shape.n_threads, tiles, shape.block_rows)
         count = -(-n // block) - (-shape.n_test // block)
-        self.test = round_up_to_tiles(shape.n_test)
         self.hosts = max(min(workers, count), 1)  # processes that hold row blocks
-        self.rows = min(-(-count // self.hosts) * block, whole + self.test)  # in the fullest
+        self.rows = min(-(-count // self.hosts) * block, self.whole + self.test)  # in the fullest
         self.block = min(block, self.rows)
+        # bytes of the rows that are read at a time, and while a block is read or sent
+        self.chunk = min(shape.chunk_rows, n) * p * shape.itemsize
+        self.is_sent, self.loading = workers > 0 and shape.source_bytes > 0, 2 * self.chunk
+        if self.is_sent:
+            self.loading = COPIES * (self.block * p * shape.itemsize + self.chunk)
         self.of_all = settings.posterior == "all"
 
     def blocks(self) -> dict[str, int]:
         """Return the bytes of the row blocks in the fullest process, by purpose."""
         shape, rows, latent, square = self.shape, self.rows, self.latent, self.square
-        n, p, d, pairs = shape.n, shape.p, shape.n_active, self.settings.active_per_class
-        apart, columns, item, of_all = shape.n_workers > 0, self.columns, self.item, self.of_all
-        threads = 1 if apart else shape.n_threads
+        p, d, pairs = shape.p, shape.n_active, self.settings.active_per_class
+        apart, columns, item = shape.n_workers > 0, self.columns, self.item
+        threads, of_all = 1 if apart else shape.n_threads, self.of_all
         group = threads * min(GROUP * TILE, rows)  # rows processed at a time
         entries = max(stop * held for _, stop, held in self.steps) + d * self.test
-        width = self.slots
-        if len(self.steps) > 1:
-            width = max(stop - start for start, stop, _ in self.steps)
+        stages = [stop - start for start, stop, _ in self.steps]
+        width = max(stages) if len(stages) > 1 else self.slots
         return {
             "inputs": rows * p * item,
-            "stub": columns * item * entries * rows // (round_up_to_tiles(n) + self.test)
+            "stub": columns * item * entries * rows // (self.whole + self.test)
             + pairs * latent * rows * PANEL // 2 * item,
             "marginals": rows * DOUBLE * (2 * latent + self.kernels + 5),
             "temporaries": rows * (columns * width * item + DOUBLE * (8 + 2 * latent))
             + group * DOUBLE * (9 * self.slots + 4 * latent + of_all * d)
             + of_all * (COPIES * apart * self.kernels + 3 * threads) * square
-            + of_all * columns * item * d * rows * (columns_of_part(n) % TILE) // TILE
+            + of_all * columns * item * d * rows * (columns_of_part(shape.n) % TILE) // TILE
             + pairs * threads * self.block * DOUBLE * 14 * latent,
-            "loading": threads * (self.block * p * shape.itemsize + self.loading()),
-            "model": apart * ((3 * self.kernels + 6) * square + COPIES * self.chunk()),
+            "loading": threads * (self.block * p * shape.itemsize + self.loading),
+            "model": apart * ((3 * self.kernels + 6) * square + COPIES * self.chunk),
         }
-
-    def chunk(self) -> int:
-        """Return the bytes of the rows that are read at a time."""
-        return min(self.shape.chunk_rows, self.shape.n) * self.shape.p * self.shape.itemsize
-
-    def loading(self) -> int:
-        """Return the bytes needed while a block is loaded, by reading or by sending it."""
-        shape, chunk = self.shape, self.chunk()
-        sent = COPIES * (self.block * shape.p * shape.itemsize + chunk)
-        return sent if shape.n_workers and shape.source_bytes else 2 * chunk
 
     def driver(self) -> dict[str, int]:
         """Return the bytes of the driver, by purpose."""
@@ -225,13 +220,12 @@ class _Layout:
         own = (5 + min(self.hosts, 32)) * kernels if self.of_all else 2 * kernels + 2
         own += 2 * settings.is_regression  # for the spectrum
         a_row = p * self.item + 3 * DOUBLE * self.latent
-        sent = self.hosts * self.loading() if shape.n_workers and shape.source_bytes else 0
+        readers = min(usable_cpus(), -(-n // shape.chunk_rows))
         return {
             "source": shape.source_bytes,
             "labels": 5 * DOUBLE * (n + shape.n_test),
-            "reading": min(usable_cpus(), -(-n // shape.chunk_rows))
-            * (2 * self.chunk() + 4 * DOUBLE * min(PIECE_VALUES, n * p))
-            + sent,
+            "reading": readers * (2 * self.chunk + 4 * DOUBLE * min(PIECE_VALUES, n * p))
+            + self.is_sent * self.hosts * self.loading,
             "factors": kernels * square + DOUBLE * self.columns * d * self.slots + d * a_row,
             "checkpoint": kernels * square + 2 * d * a_row,
             "posterior": (3 + own) * square + 2 * DOUBLE * d * p,
@@ -246,7 +240,7 @@ class _Layout:
         squares = sum((stop**2 - start**2) * held for start, stop, held in self.steps)
         squares += d**2 * self.test
         a_row = p * self.item + DOUBLE * (8 if pairs else 3 + 2 * self.latent + self.kernels)
-        rest = DOUBLE * (round_up_to_tiles(self.shape.n) // TILE + 5 * len(self.steps))
+        rest = DOUBLE * (self.whole // TILE + 5 * len(self.steps))
         return {
             "kernel_flops": 2.0 * self.columns * columns * p,
             "stub_flops": squares / self.kernels if pairs else float(squares * self.kernels),
@@ -286,15 +280,117 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
 
 def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
     """Return the bytes of the largest trial of a search, with its sample (fit/trial.py)."""
-    rows = min(shape.n, sample_rows(shape.p))
-    most = ACTIVE_SIZES[-2] if settings.n_active is None else shape.n_active
-    d, item = min(most, MAX_ACTIVE, rows), settings.dtype.itemsize
+    rows = min(shape.n, plan.sample_rows(shape.p))
+    most = plan.ACTIVE_SIZES[-2] if settings.n_active is None else shape.n_active
+    d, item = min(most, plan.MAX_ACTIVE, rows), settings.dtype.itemsize
     inputs = shape.p * rows * (2 * shape.itemsize + DOUBLE + 2 * item)
-    learnt = min(REESTIMATE_ACTIVE, max(FIRST_ACTIVE, most)) * min(rows, REESTIMATE_ROWS)
+    learnt = min(plan.REESTIMATE_ACTIVE, max(plan.FIRST_ACTIVE, most))
+    learnt *= min(rows, plan.REESTIMATE_ROWS)
     return inputs + max(item * d * rows + 6 * DOUBLE * d**2, LEARNING_MATRICES * item * learnt)
 
 
 def _sample_bytes(shape: Shape) -> int:
     """Return the bytes of a search's sample while sent to workers, and of the scaling rule."""
-    rows = min(shape.n, sample_rows(shape.p))
+    rows = min(shape.n, plan.sample_rows(shape.p))
     return shape.p * ((COPIES + 2) * rows * shape.itemsize + 2 * DOUBLE * min(shape.n, DRAWN_ROWS))
+
+
+class Room(NamedTuple):
+    """Bytes available to a process: `own` by its own limits, `shared` by all on its machine."""
+
+    process: str
+    machine: str
+    shared: int
+    own: int = 1 << 60
+
+
+def room(dask_worker: Any = None) -> Room:
+    """Return the memory available to this process; on a worker, Dask passes `dask_worker`."""
+    import psutil  # type: ignore[import-untyped] # noqa: PLC0415 - needed only here
+
+    used, process, own = psutil.Process().memory_info(), "this process", [1 << 60]
+    shared = psutil.virtual_memory().available
+    for path in CONTAINER:
+        with suppress(OSError, ValueError):  # no such system, or no limit
+            shared = min(shared, int(Path(path).read_text()) - used.rss)
+    with suppress(ImportError):
+        import resource  # noqa: PLC0415 - not on every system
+
+        for kind, name in ((resource.RLIMIT_DATA, "data"), (resource.RLIMIT_AS, "vms")):
+            if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY:
+                own.append(limit - getattr(used, name, 0))
+    if dask_worker is not None:
+        process, manager = f"worker {dask_worker.address}", dask_worker.memory_manager
+        if manager.memory_limit:
+            own.append(int((manager.memory_pause_fraction or 1) * manager.memory_limit) - used.rss)
+    return Room(process, socket.gethostname(), max(shared, 0), max(min(own), 0))
+
+
+def rooms_of(shape: Shape, runtime: Runtime) -> list[Room]:
+    """Return the room of the driver and of each worker; an empty list if the run is small."""
+    if estimate(shape)["total_bytes"] <= MARGIN * PROCESS * (1 + shape.n_workers) + UNCHECKED_BYTES:
+        return []
+    return [room(), *runtime.run_in_workers(room)]
+
+
+def check(shape: Shape, rooms: Sequence[Room]) -> None:
+    """Raise an error if a run cannot fit into memory (`rooms_of`), and warn if it may not.
+
+    Raises
+    ------
+    SettingsError
+        If it cannot fit; the message names settings that would.
+    """
+    if lacking := shortage(shape, rooms):
+        found = remedies(shape, lambda other: not shortage(other, rooms))
+        advice = f"what would fit: {', or '.join(found)}" if found else "take fewer rows"
+        if surely := shortage(shape, rooms, CERTAIN_SHARE):
+            raise SettingsError(f"this run takes {surely}; {advice}")
+        logger.warning("this run may take %s; %s", lacking, advice)
+
+
+def shortage(shape: Shape, rooms: Sequence[Room], share: float = 1.0) -> str:
+    """Describe what memory is lacking for a share of the estimate; "" if none is."""
+    found = estimate(shape)
+    worker, started = found.get("worker_bytes", 0), int(MARGIN * PROCESS)
+    driver = found["total_bytes"] - shape.n_workers * worker - shape.source_bytes
+    needs = [max(int(share * (need - started)), 0) for need in (driver, worker)]
+    growth = [(room, needs[i > 0]) for i, room in enumerate(rooms)]
+    for room, need in growth:
+        if need > room.own:
+            return f"{size(need)} more memory in {room.process}, which may have {size(room.own)}"
+    for machine in {room.machine: None for room in rooms}:
+        need = sum(need for room, need in growth if room.machine == machine)
+        free = min(room.shared for room in rooms if room.machine == machine)
+        if need > free:
+            return f"{size(need)} more memory on {machine}, where {size(free)} are free"
+    return ""
+
+
+def remedies(shape: Shape, fits: Callable[[Shape], bool]) -> list[str]:
+    """Return changes to the run, each of which would make it fit."""
+
+    def may(**changes: Any) -> bool:
+        """Return whether the run fits with other fields."""
+        with suppress(SettingsError):  # stub_entries leaves too few candidates
+            return fits(replace(shape, **changes))
+        return False
+
+    def most(name: str) -> int:
+        """Return the largest value of a field, up to the present one, that fits; 0 if none does."""
+        values = range(1, getattr(shape, name) + 1)
+        return bisect_right(values, False, key=lambda value: not may(**{name: value}))
+
+    settings = shape.settings
+    if isinstance(settings, DenseSettings):
+        return [f"{most('n')} rows", "method=ivm with any number"]
+    found, blocks = [], estimate(shape)["blocks"]
+    if d := most("n_active"):
+        found.append(f"n_active={d}")
+    if not shape.scratch and may(scratch=True):
+        free = size(blocks["inputs"] + blocks["stub"])
+        found.append(f"scratch=DIR, with {free} free for each process")
+    single = replace(settings, precision="float32")
+    if settings.precision == "float64" and may(settings=single):
+        found.append("precision=float32")
+    return found
