@@ -53,40 +53,21 @@ CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a run.
+    """The shape of a run."""
 
-    Parameters
-    ----------
-    n, p, n_classes, n_test : int
-        Numbers of training rows, columns, classes (0 in a regression) and test rows.
-    n_active : int
-        Number of active rows; with `active_per_class`, of pairs of a row and a class.
-    settings : TrainSettings or DenseSettings
-    n_workers, n_threads : int
-        Number of worker processes, 0 for threads of the driver; number of threads.
-    itemsize, chunk_rows : int
-        Bytes of an input value as read; number of rows that are read from files at a time.
-    source_bytes : int
-        Input data in the memory of the driver; 0 if they are read from files.
-    block_rows : int, optional
-        Number of rows in a block.
-    scratch : bool
-        Whether inputs and stub matrices are in files.
-    """
-
-    n: int
-    p: int
-    n_classes: int
-    n_active: int
+    n: int  # training rows
+    p: int  # columns
+    n_classes: int  # 0 in a regression
+    n_active: int  # active rows; with `active_per_class`, pairs of a row and a class
     settings: TrainSettings | DenseSettings
-    n_test: int = 0
-    n_workers: int = 0
+    n_test: int = 0  # test rows
+    n_workers: int = 0  # worker processes; 0 for threads of the driver
     n_threads: int = 1
-    itemsize: int = DOUBLE
-    source_bytes: int = 0
-    chunk_rows: int = 1 << 16
-    block_rows: int | None = None
-    scratch: bool = False
+    itemsize: int = DOUBLE  # bytes of an input value as read
+    source_bytes: int = 0  # input data in the memory of the driver; 0 if they are read from files
+    chunk_rows: int = 1 << 16  # rows that are read from files at a time
+    block_rows: int | None = None  # rows in a block
+    scratch: bool = False  # whether inputs and stub matrices are in files
 
 
 def shape_of(

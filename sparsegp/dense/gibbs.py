@@ -48,17 +48,9 @@ ACCEPTED = 0.3
 
 @dataclass(frozen=True)
 class GibbsChain:
-    """State of a chain.
+    """Y (n, R) of a chain, and the log parameters of its kernels, (q,).
 
-    Attributes
-    ----------
-    y : Doubles (n, R)
-    logs : Doubles (q,)
-        Log parameters of the kernels.
-    log_step : float
-        Logarithm of the scale of Metropolis steps.
-    accepted : int
-        Number of Metropolis steps accepted.
+    Of its Metropolis steps it has the logarithm of their scale, and how many were accepted.
     """
 
     y: Doubles
@@ -69,19 +61,10 @@ class GibbsChain:
 
 @dataclass(frozen=True)
 class GibbsState:
-    """All chains, and their kept draws.
+    """All chains, after so many sweeps each, and their kept draws.
 
-    Attributes
-    ----------
-    sweep : int
-        Number of sweeps made by each chain.
-    chains : tuple of GibbsChain
-    weights : Doubles (chains, S, n, R)
-        (I + K)^-1 y of the draws kept.
-    logs : Doubles (chains, S, q)
-        Log parameters of the kernels for these draws.
-    spectrum : Spectrum, optional
-        Spectrum of the kernels, if they are fixed.
+    A draw has the weights (I + K)^-1 y, (chains, S, n, R), and the log parameters of the kernels,
+    (chains, S, q). The spectrum is that of the kernels, if they are fixed.
     """
 
     sweep: int

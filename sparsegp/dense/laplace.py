@@ -41,17 +41,9 @@ HALVINGS = 40
 
 @dataclass(frozen=True)
 class LaplaceState:
-    """State of Newton's method.
+    """Coefficients a (n, R), with latent values u = K a, after so many steps of Newton's method.
 
-    Attributes
-    ----------
-    coefficients : Doubles (n, R)
-        a; the latent values are K a.
-    height : float
-        Objective log p(y|u) - a'u / 2.
-    steps : int
-    sites : Precisions
-        P at the mode; None before it is found.
+    The height is the objective log p(y|u) - a'u / 2; the sites are P at the mode, None before.
     """
 
     coefficients: Doubles

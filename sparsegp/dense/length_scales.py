@@ -33,27 +33,20 @@ CHUNK = 32
 class LengthScales:
     """Positions of the length scales among the parameters of a problem.
 
-    Raises a SettingsError if there are none.
-
-    Attributes
-    ----------
-    index : Integers (q,)
-        Indices in `Problem.parameters`.
-    owner : Integers (q,)
-        Index of the kernel.
+    `index` (q,) are indices in `Problem.parameters`, `owner` (q,) those of the kernels. Raises a
+    SettingsError if there are none.
     """
 
     def __init__(self, problem: Problem) -> None:
-        owners = [c for c, kernel in enumerate(problem.kernels) for _ in kernel.parameter_names]
-        names = [name for kernel in problem.kernels for name in kernel.parameter_names]
-        ends = (".length_scale", ".length_scales")
-        self.index = np.array([i for i, name in enumerate(names) if name.endswith(ends)], np.int64)
-        if not len(self.index):
+        kernels, ends = enumerate(problem.kernels), (".length_scale", ".length_scales")
+        every = [(c, name) for c, kernel in kernels for name in kernel.parameter_names]
+        found = [(i, c) for i, (c, name) in enumerate(every) if name.endswith(ends)]
+        if not found:
             raise SettingsError(
                 f"importance sampling needs a kernel with length scales, got "
                 f"'{problem.kernels[0]}'; use rbf or ard, or leave importance at 0"
             )
-        self.owner = np.array(owners)[self.index]
+        self.index, self.owner = np.array(found).T
 
     def inverse(self, logs: Doubles) -> Doubles:
         """Return phi, (..., q), from log parameters (..., all)."""

@@ -87,14 +87,10 @@ class Target:
 
 @dataclass(frozen=True)
 class SamplingState:
-    """Chains, none before the first step, and the history of each.
+    """Chains, none before the first step, and the positions of each, (chains, steps, q).
 
-    Attributes
-    ----------
-    chains : tuple of Chain
-    positions : Doubles (chains, steps, q)
-    figures : Doubles (chains, steps, 3)
-        Log posterior density up to a constant, whether accepted, step size.
+    The figures, (chains, steps, 3), are the log posterior density up to a constant, whether the
+    step was accepted, and its size.
     """
 
     chains: tuple[Chain, ...]

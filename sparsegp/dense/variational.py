@@ -106,16 +106,9 @@ class Bound:
 
 @dataclass(frozen=True)
 class VariationalState:
-    """State of the importance sampling.
+    """Log parameters of the kernels (q,) in the last iteration, and y~ and m~ (n, R) for these.
 
-    Attributes
-    ----------
-    logs : Doubles (q,)
-        Log parameters of the kernels in the last iteration.
-    site, latent : Doubles (n, R)
-        y~ and m~ for these kernels.
-    rounds : tuple of (bound, effective draws, phi ...)
-        Results of each iteration; the first one is for the initial kernels.
+    The rounds are (bound, effective draws, phi ...), the first one for the initial kernels.
     """
 
     logs: Doubles

@@ -6,7 +6,7 @@ upper end.
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,7 +28,26 @@ INTERVAL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Metrics:
+    """Metrics, whose `repr` and JSON leave out the values of single rows."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; numbers that are not finite become None."""
+        shown = {each.name: getattr(self, each.name) for each in fields(self) if each.repr}
+        return {name: _plain(value) for name, value in shown.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """Return a number, text or array as JSON, which cannot hold numbers that are not finite."""
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evaluation(Metrics):
     """Metrics of n predictions for K classes; y is the true code, p the probabilities of a row.
 
     If rows have weights, means, fractions and confusion are weighted. A label that was not seen in
@@ -51,16 +70,19 @@ class Evaluation:
         probability, of ``|number of right rows - sum of greatest probabilities| / n``.
     ece_by_chance : float
         Expected value of `ece` for as many rows if the greatest probabilities are true.
+    weight : float, optional
+        Sum of the weights, if rows have any.
     confusion : array (K, K)
         Number of rows by true class (down) and most probable class (across).
     classes : array (K,)
         The labels, in the order of the codes.
+    precision, recall : array (K,)
+        Fraction of right rows among those predicted as each class, and among those of each class;
+        NaN without any.
     confidence : array (n,)
         Greatest probability of each row.
     right : array (n,)
         Whether the most probable class is the true one.
-    weight : float, optional
-        Sum of the weights, if rows have any.
     """
 
     n: int
@@ -70,35 +92,13 @@ class Evaluation:
     brier: float
     ece: float
     ece_by_chance: float
+    weight: float | None = None
     confusion: Numbers
     classes: Labels
+    precision: Doubles
+    recall: Doubles
     confidence: Doubles = field(repr=False)
     right: Booleans = field(repr=False)
-    weight: float | None = None
-
-    @property
-    def precision(self) -> Doubles:
-        """Fraction of right rows among those predicted as each class, (K,); NaN without any."""
-        return _shares(np.diag(self.confusion), self.confusion.sum(axis=0))
-
-    @property
-    def recall(self) -> Doubles:
-        """Fraction of right rows among those of each class, (K,); NaN without any."""
-        return _shares(np.diag(self.confusion), self.confusion.sum(axis=1))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; numbers that are not finite become None."""
-        names = ("n", "n_unseen", "error", "nlpp", "brier", "ece", "ece_by_chance")
-        figures = {name: finite(getattr(self, name)) for name in names}
-        figures |= {} if self.weight is None else {"weight": self.weight}
-        tables = {"confusion": self.confusion.tolist(), "classes": self.classes.tolist()}
-        for name in ("precision", "recall"):
-            tables[name] = [finite(share) for share in getattr(self, name).tolist()]
-        return figures | tables
-
-
-def _shares(some: NDArray[Any], of: NDArray[Any]) -> Doubles:
-    return np.asarray(np.divide(some, of, out=np.full(len(of), math.nan), where=of > 0))
 
 
 def evaluate(
@@ -136,6 +136,7 @@ def evaluate(
     own, count = codes[seen].astype(np.int64), len(classes)
     of_seen = None if weights is None else weights[seen]
     pairs = np.bincount(own * count + chosen[seen], of_seen, minlength=count**2)
+    confusion = pairs.reshape(count, count)
     nlpp = brier = math.nan
     if len(own) and (of_seen is None or of_seen.any()):
         nlpp = -_mean(logs[seen, own], of_seen)
@@ -149,12 +150,18 @@ def evaluate(
         brier=brier,
         ece=calibration_error(confidence, right, weights=weights),
         ece_by_chance=chance_error(confidence, weights),
-        confusion=pairs.reshape(count, count),
+        weight=None if weights is None else float(weights.sum()),
+        confusion=confusion,
         classes=classes,
+        precision=_shares(np.diag(confusion), confusion.sum(axis=0)),
+        recall=_shares(np.diag(confusion), confusion.sum(axis=1)),
         confidence=confidence,
         right=right,
-        weight=None if weights is None else float(weights.sum()),
     )
+
+
+def _shares(some: NDArray[Any], of: NDArray[Any]) -> Doubles:
+    return np.asarray(np.divide(some, of, out=np.full(len(of), math.nan), where=of > 0))
 
 
 def _mean(values: Any, weights: Doubles | None) -> float:
@@ -239,7 +246,7 @@ def rejecting(certainty: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:
 
 
 @dataclass(frozen=True, eq=False)
-class TwoClasses:
+class TwoClasses(Metrics):
     """Metrics of n rows for a positive class; labels not seen in training count as negative.
 
     Parameters
@@ -264,13 +271,8 @@ class TwoClasses:
     precision: float
     recall: float
     f1: float
-    probability: Doubles
-    is_positive: Booleans
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; numbers that are not finite become None."""
-        names = ("threshold", "auc", "average_precision", "precision", "recall", "f1")
-        return {"positive": self.positive} | {name: finite(getattr(self, name)) for name in names}
+    probability: Doubles = field(repr=False)
+    is_positive: Booleans = field(repr=False)
 
 
 def evaluate_two_classes(
@@ -314,7 +316,7 @@ def evaluate_two_classes(
 
 
 @dataclass(frozen=True)
-class RegressionEvaluation:
+class RegressionEvaluation(Metrics):
     """Metrics of n predicted normal distributions.
 
     Parameters
@@ -336,10 +338,6 @@ class RegressionEvaluation:
     r2: float
     nlpp: float
     coverage: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; numbers that are not finite become None."""
-        return {name: finite(value) for name, value in asdict(self).items()}
 
 
 def evaluate_regression(
@@ -370,8 +368,3 @@ def evaluate_regression(
         nlpp=_mean(np.square((y - mean) / spread) / 2 + np.log(spread) - LOG_PEAK, weights),
         coverage=_mean(np.abs(y - mean) <= ndtri(0.5 + INTERVAL / 2) * spread, weights),
     )
-
-
-def finite(value: float) -> float | None:
-    """Return a number, or None if it is not finite, which JSON cannot hold."""
-    return value if math.isfinite(value) else None
