@@ -109,10 +109,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class LogEvidence:
-    """A method's approximation of the log marginal likelihood, in nats.
+    """A method's approximation of the log marginal likelihood.
 
-    The gradient (q,) is with respect to `Problem.parameters`; `near` is the result of the search
-    for the posterior, a starting point for nearby parameters.
+    Attributes
+    ----------
+    value : float
+        In nats.
+    gradient : Doubles (q,)
+        With respect to `Problem.parameters`.
+    near : array
+        Result of the search for the posterior, as a starting point for nearby parameters.
     """
 
     value: float
@@ -122,10 +128,18 @@ class LogEvidence:
 
 @dataclass(frozen=True)
 class Fit:
-    """Result of a method: a posterior, which is a mixture of components with equal weights.
+    """Result of a method.
 
-    The log evidence is in nats, nan if the method has none; the trace has plain numbers about each
-    step, the report diagnostics as plain JSON.
+    Attributes
+    ----------
+    components : sequence of Component
+        Components of the posterior, a mixture with equal weights.
+    log_evidence : float
+        In nats; nan if the method has none.
+    trace : sequence of dict
+        Plain numbers about each step.
+    report : dict
+        Diagnostics, as plain JSON.
     """
 
     components: Sequence[Component]
@@ -156,9 +170,15 @@ function(shared, task) in the order of the tasks."""
 class Session:
     """Environment of an iteration.
 
-    `former` are arrays of a saved state (state.py) to resume from, or empty. `report` is called
-    with the status and the state after every step; it may save the state, and may raise
-    Interrupted. `run_tasks` runs independent parts of a step, in parallel if possible.
+    Attributes
+    ----------
+    former : mapping
+        Arrays of a saved state (state.py) to resume from; or empty.
+    report : callable
+        Called with the status and the state after every step; may save it (state.py), and may raise
+        Interrupted.
+    run_tasks : RunTasks
+        Runs independent parts of a step, in parallel if possible; by default one after the other.
     """
 
     former: Mapping[str, NDArray[Any]] = field(default_factory=dict)

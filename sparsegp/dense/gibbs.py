@@ -48,9 +48,17 @@ ACCEPTED = 0.3
 
 @dataclass(frozen=True)
 class GibbsChain:
-    """Y (n, R) of a chain, and the log parameters of its kernels, (q,).
+    """State of a chain.
 
-    Of its Metropolis steps it has the logarithm of their scale, and how many were accepted.
+    Attributes
+    ----------
+    y : Doubles (n, R)
+    logs : Doubles (q,)
+        Log parameters of the kernels.
+    log_step : float
+        Logarithm of the scale of Metropolis steps.
+    accepted : int
+        Number of Metropolis steps accepted.
     """
 
     y: Doubles
@@ -61,10 +69,19 @@ class GibbsChain:
 
 @dataclass(frozen=True)
 class GibbsState:
-    """All chains, after so many sweeps each, and their kept draws.
+    """All chains, and their kept draws.
 
-    A draw has the weights (I + K)^-1 y, (chains, S, n, R), and the log parameters of the kernels,
-    (chains, S, q). The spectrum is that of the kernels, if they are fixed.
+    Attributes
+    ----------
+    sweep : int
+        Number of sweeps made by each chain.
+    chains : tuple of GibbsChain
+    weights : Doubles (chains, S, n, R)
+        (I + K)^-1 y of the draws kept.
+    logs : Doubles (chains, S, q)
+        Log parameters of the kernels for these draws.
+    spectrum : Spectrum, optional
+        Spectrum of the kernels, if they are fixed.
     """
 
     sweep: int

@@ -41,9 +41,17 @@ HALVINGS = 40
 
 @dataclass(frozen=True)
 class LaplaceState:
-    """Coefficients a (n, R), with latent values u = K a, after so many steps of Newton's method.
+    """State of Newton's method.
 
-    The height is the objective log p(y|u) - a'u / 2; the sites are P at the mode, None before.
+    Attributes
+    ----------
+    coefficients : Doubles (n, R)
+        a; the latent values are K a.
+    height : float
+        Objective log p(y|u) - a'u / 2.
+    steps : int
+    sites : Precisions
+        P at the mode; None before it is found.
     """
 
     coefficients: Doubles

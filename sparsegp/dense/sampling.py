@@ -87,10 +87,14 @@ class Target:
 
 @dataclass(frozen=True)
 class SamplingState:
-    """Chains, none before the first step, and the positions of each, (chains, steps, q).
+    """Chains, none before the first step, and the history of each.
 
-    The figures, (chains, steps, 3), are the log posterior density up to a constant, whether the
-    step was accepted, and its size.
+    Attributes
+    ----------
+    chains : tuple of Chain
+    positions : Doubles (chains, steps, q)
+    figures : Doubles (chains, steps, 3)
+        Log posterior density up to a constant, whether accepted, step size.
     """
 
     chains: tuple[Chain, ...]

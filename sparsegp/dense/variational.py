@@ -106,9 +106,16 @@ class Bound:
 
 @dataclass(frozen=True)
 class VariationalState:
-    """Log parameters of the kernels (q,) in the last iteration, and y~ and m~ (n, R) for these.
+    """State of the importance sampling.
 
-    The rounds are (bound, effective draws, phi ...), the first one for the initial kernels.
+    Attributes
+    ----------
+    logs : Doubles (q,)
+        Log parameters of the kernels in the last iteration.
+    site, latent : Doubles (n, R)
+        y~ and m~ for these kernels.
+    rounds : tuple of (bound, effective draws, phi ...)
+        Results of each iteration; the first one is for the initial kernels.
     """
 
     logs: Doubles
