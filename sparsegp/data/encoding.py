@@ -116,9 +116,8 @@ class Encoding:
             columns = (replace(columns[0], parts=(MISSING,)), *columns[1:])
         learnt = cls(columns)
         require_distinct(learnt.names, f"{source}, once encoded,")
-        doubts = [c.doubt for c in columns if c.doubt and c.name not in (kinds or {})]
-        if doubts:
-            said = "; ".join(told(doubts, frame.of_file))
+        doubts = filter(None, (c.doubt for c in columns if c.name not in (kinds or {})))
+        if said := "; ".join(told([*doubts], frame.of_file)):
             logger.warning("%s has columns taken for categories: %s", source, said)
         return learnt
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, compress, filterfalse, pairwise
+from itertools import accumulate, compress, pairwise
 from numbers import Number
 from typing import Any, TypeAlias
 
@@ -68,7 +68,8 @@ def likeness(words: Sequence[str]) -> str:
     It is "" if that is nothing in `LIKE`, and they are not numbers next to others.
     """
     numbers = [word for word in words if is_number(word) and math.isfinite(float(word))]
-    others, n = [*filterfalse({*numbers}.__contains__, words)], len(words)
+    known, n = {*numbers}, len(words)
+    others = [word for word in words if word not in known]
     for what, pattern in LIKE.items():
         alike = [*filter(re.compile(pattern).fullmatch, others or words)]
         if 2 * len(alike) > len(others or words) and 2 * len({*alike, *numbers}) > n:
