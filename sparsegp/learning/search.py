@@ -8,11 +8,13 @@
 3. The best candidate is selected; it must lead a given kernel by two standard errors. A sum or a
    kernel with a metric, whose fits take longer, must lead all others by one.
 4. The length scales of the best kernel of each kind are re-estimated from half of some more rows,
-   with more active rows; those of the better kind then from all of them.
+   with more active rows, and the better kind is kept.
 5. If the number of active rows is not given, it is doubled as long as the expected gain is enough.
+6. The length scales are re-estimated from all of these rows.
 
-Where labels are mostly noise, the last costly stage gains little. The fourth is left out unless
-length scales gained two standard errors; without it the second, unless linear kernels are led.
+Where labels are mostly noise, the last costly stage gains little. The fourth, and with it the
+sixth, is left out unless length scales gained two standard errors; without them the second, unless
+linear kernels are led.
 
 In stages 1 to 3 candidates are judged by the same held-out rows, which no fit has seen. Decisions
 are made at the end of a stage, when all its trials are known, and depend on nothing else. So the
@@ -88,7 +90,7 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
     under_way = Search(candidates, plan, try_out)
     complete = under_way.compare() and under_way.refine()
     under_way.select()
-    complete = complete and under_way.reestimate() and under_way.grow()
+    complete = complete and under_way.reestimate() and under_way.grow() and under_way.finish()
     return under_way.choice(ALL_RUNGS if complete else OUT_OF_TIME)
 
 
@@ -109,6 +111,8 @@ class Search:
         Number of active rows chosen so far.
     slower : set of int
         Sums and candidates with a metric, whose fits take longer.
+    last : Size or None
+        Rows and active rows of the last stage, if there is one.
     """
 
     def __init__(self, candidates: Candidates, plan: Plan, try_out: TryOut) -> None:
@@ -116,6 +120,7 @@ class Search:
         self.outcomes: dict[int, Outcome] = {}
         self.winner, self.n_active = 0, plan.sizes[0] if plan.sizes else None
         self.slower: set[int] = set()
+        self.last: Size | None = None
 
     def compare(self) -> bool:
         """Compare the first candidates on few rows."""
@@ -254,11 +259,7 @@ class Search:
         return True
 
     def reestimate(self) -> bool:
-        """Re-estimate length scales with more rows and active rows, and take the best kind.
-
-        With as many active rows as in a run, shorter length scales pay. First they are learnt from
-        half of the rows for every kind, then from all rows for the better one.
-        """
+        """Re-estimate length scales with more rows and active rows, and take the best kind."""
         size, before = self.plan.reestimation, self.outcomes.get(self.winner)
         is_kept = self.plan.errors > 0.0 and self.winner == 0
         if size is None or before is None or before.nlpp is None or is_kept:
@@ -278,6 +279,15 @@ class Search:
         if len(nlpp) < len(learnt):
             return False
         self._set_winner(min(nlpp, key=nlpp.__getitem__), found)
+        self.last = size
+        return True
+
+    def finish(self) -> bool:
+        """Re-estimate length scales from all rows; fewer active ones where more gain little."""
+        if (size := self.last) is None:
+            return True
+        if self.plan.grown and self.n_active == self.plan.sizes[0]:
+            size = replace(size, n_active=size.n_active // 2)
         found = self._reestimated([self.winner], size)
         if found and found[self.winner].nlpp is not None:
             self._set_winner(self.winner, found)

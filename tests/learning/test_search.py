@@ -465,12 +465,19 @@ def test_the_largest_number_of_active_rows_needs_no_trial():
     assert (nature.trials[-1].n_active, found.n_active) == (1000, 1440)
 
 
-def test_what_is_learnt_again_gets_more_active_rows():
-    nature = Nature({GIVEN: 0.1, "250": 0.3, "500": 0.2, "1000": 0.197})
+@pytest.mark.parametrize(("nlpp", "n_active"), [(0.197, 1000), (0.12, 3200)])
+def test_what_is_learnt_again_gets_more_active_rows(nlpp, n_active):
+    """And it is learnt from all rows with many only if a run needs more than the fewest."""
+    figures = {"250": 0.3, "500": 0.2, "1000": nlpp, "2000": nlpp / 2}
+    nature = Nature({GIVEN: 0.1, **figures})
     found = outcome(nature, None, 4000, learns_again=True, sizes=module.ACTIVE_SIZES)
-    last = [(t.kernel, t.n_active) for t in nature.trials[-3:]]
-    assert last == [(learnt(GIVEN), d) for d in (250, 500, 1000)]
-    assert (found.kernel, found.n_active, found.nlpp) == (learnt(GIVEN), 1000, 0.197)
+    again = [(t.kernel, t.first, t.n_active) for t in nature.trials if t.again]
+    assert again == [(GIVEN, 2000, 150), (learnt(GIVEN), 0, 150 if n_active == 1000 else 300)]
+    assert nature.trials[-1].again
+    last = [(t.kernel, t.n_active) for t in nature.trials if t.rung == 5]
+    sizes = [250, 500, 1000, 2000][: 3 if n_active == 1000 else 4]
+    assert last == [(learnt(GIVEN), d) for d in sizes]
+    assert (found.kernel, found.n_active) == (learnt(GIVEN), n_active)
 
 
 @pytest.mark.parametrize(
