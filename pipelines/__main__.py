@@ -31,7 +31,7 @@ PAGE = Template(Path(__file__).with_name("page.html").read_text("utf-8"))
 @click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help=CHANGE)
 @click.option("--report", metavar="DIR", help="Run nothing: write a page of what is finished.")
 @click.option("--csv", metavar="DIR", help="Write small tables, with their origin, there too.")
-@together([threads, workers, cluster])
+@together(threads, workers, cluster)
 def main(
     files: tuple[str, ...],
     data: str | None,

@@ -73,15 +73,7 @@ def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    """Read from a file the options that are not given.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read.
-    SettingsError
-        If it contains anything that is not an option of the command.
-    """
+    """Read from a file, which must contain nothing else, options that are not given."""
     if value is None or ctx.resilient_parsing:
         return
     try:
@@ -95,11 +87,7 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
     for key, given in found.items():
         each = params.get(key.replace("_", "-"), params.get(key))
         flag = each if isinstance(each, click.Option) and each.is_flag else None
-        if (
-            each is None
-            or isinstance(given, dict | list)
-            or (flag is None) == isinstance(given, bool)
-        ):
+        if each is None or not isinstance(given, str if flag is None else bool):
             alike = get_close_matches(key, params, 1) if each is None else []
             near = f" (did you mean {alike[0]!r}?)" if alike else ""
             raise SettingsError(

@@ -50,14 +50,14 @@ def of_setting(setting: Setting) -> Options:
         return click.option(name, setting.name, help=words, **flag)
     words += f"  [{as_typed(default)}]" if default else ""
     metavar = {int: "N", float: "X"}.get(setting.kind, "NAME" if setting.choices else "TEXT")
+    if setting.listed:
+        return items(name, metavar, words)
 
     def completed(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
         return [each for each in map(str, setting.names) if each.startswith(begun)]
 
-    more: dict[str, Any] = {"shell_complete": completed} if setting.choices else {}
-    if setting.listed:
-        return items(name, metavar, words)
-    return click.option(name, setting.name, type=setting.kind, metavar=metavar, help=words, **more)
+    how: dict[str, Any] = {"type": setting.kind, "shell_complete": completed}
+    return click.option(name, setting.name, metavar=metavar, help=words, **how)
 
 
 def as_typed(text: str) -> str:
@@ -79,10 +79,9 @@ def as_typed(text: str) -> str:
     return re.sub(rf"\w\([^()]*\)|(?<![\w`./-])(`|)({names})\b(=\w+|)\1", option, text)
 
 
-def together(options: Iterable[Options]) -> Options:
+def together(*options: Options) -> Options:
     """Combine several options into one decorator."""
-    known = list(options)
-    return lambda function: reduce(lambda done, option: option(done), reversed(known), function)
+    return lambda function: reduce(lambda done, option: option(done), reversed(options), function)
 
 
 def text(name: str, metavar: str, help: str) -> Options:
@@ -104,7 +103,7 @@ def number(name: str, help: str, kind: type = int) -> Options:
     return click.option(name, type=kind, metavar="N" if kind is int else "X", help=help)
 
 
-settings = together(map(of_setting, SPARSE_SETTINGS.values()))
+settings = together(*map(of_setting, SPARSE_SETTINGS.values()))
 
 _method = DENSE_SETTINGS["method"]
 _method = replace(
@@ -112,7 +111,7 @@ _method = replace(
     help=f"ivm, with a few active rows, or {_method.help[0].lower()}{_method.help[1:]}",
     default=SPARSE,
 )
-dense = together(map(of_setting, {**DENSE_SETTINGS, "method": _method}.values()))
+dense = together(*map(of_setting, {**DENSE_SETTINGS, "method": _method}.values()))
 
 task = text(
     "--task",
@@ -123,25 +122,21 @@ threads = number("--threads", "Threads of this process.  [all processors]")
 workers = number("--workers", "Number of worker processes to start on this machine.")
 cluster = text("--cluster", "FILE", "Use or start the cluster described by a YAML file.")
 where = together(
-    [
-        threads,
-        workers,
-        text("--scheduler", "ADDRESS", "Use a running Dask scheduler."),
-        text("--scheduler-file", "FILE", "Use the Dask scheduler that wrote this file."),
-        text("--tls", "DIR", "Certificate of the scheduler: ca.pem, cert.pem and key.pem."),
-        cluster,
-    ]
+    threads,
+    workers,
+    text("--scheduler", "ADDRESS", "Use a running Dask scheduler."),
+    text("--scheduler-file", "FILE", "Use the Dask scheduler that wrote this file."),
+    text("--tls", "DIR", "Certificate of the scheduler: ca.pem, cert.pem and key.pem."),
+    cluster,
 )
 limits = together(
-    [
-        number("--max-trials", "Number of kernels that a search compares first.  [40]"),
-        number(
-            "--max-seconds",
-            "Start no further trial of a search after this many seconds. The best of the last "
-            "complete stage is chosen, so the choice depends on the speed of the machine.",
-            float,
-        ),
-    ]
+    number("--max-trials", "Number of kernels that a search compares first.  [40]"),
+    number(
+        "--max-seconds",
+        "Start no further trial of a search after this many seconds. The best of the last "
+        "complete stage is chosen, so the choice depends on the speed of the machine.",
+        float,
+    ),
 )
 test = text("--test", "DATA", "Test set.  [the test part of DATA, if it has one]")
 label_set = click.option(
@@ -155,36 +150,25 @@ label_set = click.option(
 
 def columns_with(label: str, ids: str, drop: str = "") -> Options:
     """Return the options for files with columns, given parts of the help of three of them."""
+    header = "Whether line 1 of a text file holds names."
     return together(
-        [
-            text(
-                "--label-column",
-                "NAME|NUMBER",
-                "Column of the labels: a name, or a number from 0, or from the end if negative. "
-                f" [{label}]",
-            ),
-            items(
-                "--drop",
-                "NAME,...",
-                f'Leave out these columns; "a, b" in quotes is one name.{drop}',
-            ),
-            text(
-                "--id-column",
-                "NAME",
-                f"Column that is not an input but is copied to predictions.{ids}",
-            ),
-            click.option(
-                "--header/--no-header",
-                default=None,
-                help="Whether line 1 of a text file holds names.",
-            ),
-            text("--delimiter", "C", "Delimiter of a text file: a character, tab or space."),
-            text("--decimal", "C", "Decimal mark in a text file: . or a comma."),
-            text(
-                "--encoding", "NAME", "Encoding of a text file, such as utf-8, utf-16 or latin-1."
-            ),
-            items("--missing", "WORD,...", "Additional markers of missing values in a text file."),
-        ]
+        text(
+            "--label-column",
+            "NAME|NUMBER",
+            "Column of the labels: a name, or a number from 0, or from the end if negative. "
+            f" [{label}]",
+        ),
+        items(
+            "--drop", "NAME,...", f'Leave out these columns; "a, b" in quotes is one name.{drop}'
+        ),
+        text(
+            "--id-column", "NAME", f"Column that is not an input but is copied to predictions.{ids}"
+        ),
+        click.option("--header/--no-header", default=None, help=header),
+        text("--delimiter", "C", "Delimiter of a text file: a character, tab or space."),
+        text("--decimal", "C", "Decimal mark in a text file: . or a comma."),
+        text("--encoding", "NAME", "Encoding of a text file, such as utf-8, utf-16 or latin-1."),
+        items("--missing", "WORD,...", "Additional markers of missing values in a text file."),
     )
 
 
@@ -199,14 +183,14 @@ columns = columns_with(
     "  [that of the model]",
     " Columns with names that the model does not know are left out anyway.",
 )
-weighted_columns = together([columns, weight_column("  [that of the model]")])
+weighted_columns = together(columns, weight_column("  [that of the model]"))
 """The same for commands that use labels."""
 kinds = items(
     "--kinds",
     "NAME=KIND,...",
     "Column types that are not detected correctly: number, truth, category or date.",
 )
-first_columns = together([columns_with("-1", ""), kinds, weight_column()])
+first_columns = together(columns_with("-1", ""), kinds, weight_column())
 """The same for commands without a model."""
 resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(
@@ -217,7 +201,7 @@ as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object on the last line."
 )
 
-running = together([resume, overwrite, where, quiet, as_json])
+running = together(resume, overwrite, where, quiet, as_json)
 """Options of all commands that fit a model, besides those for columns."""
 
 
