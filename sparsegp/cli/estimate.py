@@ -94,15 +94,16 @@ def searches(train: "Table", settings: Any) -> bool:
     """Return whether a run would search for its kernel, as far as its first rows tell."""
     from sparsegp.data import summarise
     from sparsegp.fit.prepare import choose_scaling
-    from sparsegp.fit.rows import skips_search
+    from sparsegp.fit.rows import unsuited
+    from sparsegp.learning.plan import MIN_ROWS_FOR_SEARCH
     from sparsegp.settings import AUTO
 
-    if settings.kernel != AUTO:
+    if settings.kernel != AUTO or len(train.X) < MIN_ROWS_FOR_SEARCH:
         return False
     some = summarise(train.X[:EXAMINED], train.source, names=train.names)
     summary = replace(some, n=len(train.X))
     scaling = choose_scaling(settings.scaling, train, summary, settings, None)
-    return not skips_search(train, summary, scaling.name, settings)
+    return not unsuited(train, summary, scaling.name, settings)
 
 
 def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:

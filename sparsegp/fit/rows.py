@@ -5,15 +5,18 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import Scaling, Summary, Table, resemblance
-from sparsegp.learning.plan import ALIKE, MAX_PLAIN, MIN_ROWS_FOR_SEARCH, PIXELS, SPARSE_RATIO
+from sparsegp.learning.plan import ALIKE, MAX_PLAIN, PIXELS, SPARSE_RATIO
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS
 from sparsegp.settings import AUTO, TrainSettings
 
 
-def skips_search(
+def unsuited(
     rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any = None
 ) -> bool:
-    """Return whether the default search is skipped, as it would be noise or change nothing.
+    """Return whether rows are virtual or pixels, for which the default search changes nothing.
+
+    Pixels, spectra and the like are many columns with one range that resemble their neighbours, and
+    only matter together.
 
     Parameters
     ----------
@@ -26,18 +29,6 @@ def skips_search(
     settings : TrainSettings
     scheduler : str or callable, optional
         Dask scheduler that reads the first rows.
-    """
-    few = summary.n < MIN_ROWS_FOR_SEARCH
-    return few or is_unsuited(rows, summary, scaling, settings, scheduler)
-
-
-def is_unsuited(
-    rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any
-) -> bool:
-    """Return whether rows are virtual or pixels; see `skips_search` for the parameters.
-
-    Pixels, spectra and the like are many columns with one range that resemble their neighbours, and
-    only matter together.
     """
     if rows.origin is not None and rows.weights is None:  # virtual
         return True

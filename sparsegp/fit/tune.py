@@ -20,7 +20,7 @@ from sparsegp.data import Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, choose_scaling, columns_of
-from sparsegp.fit.rows import is_unsuited, scalings_to_try, skips_search
+from sparsegp.fit.rows import scalings_to_try, unsuited
 from sparsegp.fit.run import Run, RunOptions
 from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
 from sparsegp.kernels import Columns, brief, parse
@@ -29,6 +29,7 @@ from sparsegp.learning.plan import (
     ACTIVE_SIZES,
     GUARD_ERRORS,
     MAX_ROWS,
+    MIN_ROWS_FOR_SEARCH,
     REESTIMATE_ROWS,
     Plan,
     noise_level,
@@ -221,11 +222,11 @@ class Tuning(Run[Tuned]):
         data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
         self.n_active = settings.rows_to_include(data.summary.n)
         self.scalings, self.sample = {settings.scaling: data.scaling}, None
-        how = data.train, data.summary, data.scaling.name, settings, scheduler
-        self._is_guarded = skips_search(*how)
+        is_unsuited = unsuited(data.train, data.summary, data.scaling.name, settings, scheduler)
+        self._is_guarded = is_unsuited or data.summary.n < MIN_ROWS_FOR_SEARCH
         searches = self.max_trials is not None or not self._is_guarded
         is_set = searches or self.is_given or settings.is_regression
-        self._takes_safe = not (is_set or is_unsuited(*how))
+        self._takes_safe = not (is_set or is_unsuited)
         if (searches or self._takes_safe) and settings.scaling == AUTO:
             for rule in scalings_to_try(data.summary, data.scaling, searches):
                 self.scalings[rule] = choose_scaling(
@@ -349,11 +350,11 @@ class Tuning(Run[Tuned]):
 
     def _show(self, outcomes: Mapping[int, Outcome]) -> None:
         found = [(each.nlpp, each.kernel) for each in outcomes.values() if each.nlpp is not None]
-        if not found:
-            self.progress.update(len(outcomes))
-            return
-        nlpp, kernel = min(found)
-        self.progress.update(len(outcomes), heldout_nlpp=nlpp, kernel=brief(kernel))
+        figures: dict[str, Any] = {}
+        if found:
+            figures["heldout_nlpp"], kernel = min(found)
+            figures["kernel"] = brief(kernel)
+        self.progress.update(len(outcomes), **figures)
 
 
 def tunable(**named: Any) -> TrainSettings:
