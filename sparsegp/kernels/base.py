@@ -41,8 +41,6 @@ class Kernel(Member, ABC):
     """Number of times that `_matrix` uses the distances of the pair."""
     is_rough: ClassVar[bool] = False
     """Whether latent functions have corners, like those of trees."""
-    supports_ard: ClassVar[bool] = False
-    """Whether the kernel can have a length scale for every column."""
     __array_ufunc__: ClassVar[None] = None  # so that numpy scalars defer `+` and `*` to the kernel
 
     @abstractmethod

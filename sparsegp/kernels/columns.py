@@ -35,7 +35,6 @@ class ByColumn(Stationary):
 
     length_scales: tuple[float, ...] | None
     variadic: ClassVar[bool] = True
-    supports_ard: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         given: object = self.length_scales

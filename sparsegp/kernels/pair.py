@@ -1,5 +1,6 @@
 """A pair of input arrays, with the distances and matrices that several kernels share."""
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from sparsegp.kernels.base import Kernel
 
 
+@dataclass(eq=False)
 class Pair:
     """Inputs X and Z of one precision.
 
@@ -19,24 +21,20 @@ class Pair:
     X : Floats (..., n, p)
     Z : Floats (..., m, p)
     uses : int
-        Number of times that the distances will be needed.
+        Number of times that the distances will still be needed.
     half_norms : Floats (..., n), optional
         |x_i|^2 / 2, if already known.
     keeps : bool
         Whether the matrices of the parts of a kernel are kept, to compute its gradient.
     """
 
-    def __init__(
-        self,
-        X: Floats,
-        Z: Floats,
-        uses: int = 1,
-        half_norms: Floats | None = None,
-        keeps: bool = False,
-    ) -> None:
-        self.X, self.Z, self._left, self._half_norms = X, Z, uses, half_norms
-        self._distance: Floats | None = None
-        self.keeps, self._known = keeps, dict["Kernel", Floats]()
+    X: Floats
+    Z: Floats
+    uses: int = 1
+    half_norms: Floats | None = None
+    keeps: bool = False
+    _distance: Floats | None = field(default=None, init=False)
+    _known: dict["Kernel", Floats] = field(default_factory=dict, init=False)
 
     def matrix(self, kernel: "Kernel") -> Floats:
         """Return the matrix of a part of a kernel, (..., n, m); callers must not overwrite it."""
@@ -50,9 +48,9 @@ class Pair:
         """Return -|x_i - z_j|^2 / 2, (..., n, m), in an array that the caller may overwrite."""
         distance, self._distance = self._distance, None
         if distance is None:
-            distance = negative_half_squared_distance(self.X, self.Z, half_norms=self._half_norms)
-        self._left -= 1
-        if self._left > 0:
+            distance = negative_half_squared_distance(self.X, self.Z, half_norms=self.half_norms)
+        self.uses -= 1
+        if self.uses > 0:
             self._distance = distance.copy()
         return distance
 

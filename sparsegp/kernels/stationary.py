@@ -96,8 +96,6 @@ class RBF(Isotropic, name="rbf"):
     .. math:: k(x, z) = \exp\left(-\frac{|x - z|^2}{2 l^2}\right)
     """
 
-    supports_ard: ClassVar[bool] = True  # with them it becomes an `ARD`
-
     def _profile(self, G: Floats) -> Floats:
         return exp_in_place(G)
 

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparsegp.kernels import Kernel, Linear, Sum, parse
+from sparsegp.kernels import RBF, ByColumn, Kernel, Linear, Sum, parse
 from sparsegp.learning.by_column import with_warping
 from sparsegp.learning.metric import FULL, MAX_METRIC_COLUMNS, NONE, is_per_column
 from sparsegp.learning.plan import Plan, Size
@@ -392,7 +392,7 @@ class Search:
 
 
 def _can_have_ard(kernel: Kernel) -> bool:
-    return any(leaf.supports_ard for leaf in kernel.leaves)
+    return any(isinstance(leaf, (RBF, ByColumn)) for leaf in kernel.leaves)  # see `with_ard`
 
 
 def _nlpp(outcomes: Mapping[int, Outcome]) -> Mapping[int, float]:

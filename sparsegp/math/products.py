@@ -14,8 +14,6 @@ TILE = 256
 """Rows of a block in one product, so that the bits of a row depend on its tile alone."""
 SMALL = 1_000_000
 PIECE_ROWS = (32, 16)
-
-
 WIDTH = 8
 """Number of columns of a product that the kernels of BLAS use in full."""
 

@@ -11,6 +11,7 @@ the few levels are added up in order at the end.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
@@ -62,5 +63,5 @@ class LevelSum:
         """Return the total of several sums of one shape."""
         total = np.zeros(sums[0].shape)
         for level in sorted({level for each in sums for level in each.parts}):
-            total += sum(each.parts[level] for each in sums if level in each.parts)
+            total += reduce(np.add, (each.parts[level] for each in sums if level in each.parts))
         return total
