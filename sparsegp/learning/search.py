@@ -309,8 +309,7 @@ class Search:
             replace(self._later_trial(n, REESTIMATED, size), kernel=each.kernel, first=first)
             for n, each in learnt.items()
         ]
-        found = self.try_out(trials, f"kinds of kernel on {size.rows} rows")
-        return _nlpp(found)
+        return _nlpp(self.try_out(trials, f"kinds of kernel on {size.rows} rows"))
 
     def _reestimated(
         self, numbers: Sequence[int], size: Size, first: int = 0
@@ -371,11 +370,10 @@ class Search:
 
     def choice(self, ended: str) -> Choice:
         """Return the result of the search."""
-        known, found = self.candidates.known[self.winner], self.outcomes.get(self.winner)
-        if found is None:
-            return Choice(*known, self.n_active, None, ended)
-        known = known._replace(kernel=found.kernel)
-        return Choice(*known, self.n_active, found.nlpp, ended)
+        known, nlpp = self.candidates.known[self.winner], None
+        if found := self.outcomes.get(self.winner):
+            known, nlpp = known._replace(kernel=found.kernel), found.nlpp
+        return Choice(*known, self.n_active, nlpp, ended)
 
     def _best(self) -> int:
         """Return the best candidate; one whose fits take longer only if it leads the others."""
