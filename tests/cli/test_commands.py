@@ -51,18 +51,6 @@ def test_without_held_out_rows(files, tmp_path):
 
 
 class TestEvaluate:
-    def test_pictures(self, trained, files, tmp_path):
-        arguments = ("evaluate", trained, files / "pair.npz", "--plots", tmp_path / "pictures")
-        names = ("reliability", "error-reject", "confusion")
-        pictures = [tmp_path / "pictures" / f"{name}.png" for name in names]
-        shown = invoke(*arguments).stdout
-        assert "pair.npz (X_test)" in shown
-        assert shown.splitlines()[-3:] == [f"picture: {path}" for path in pictures]
-        for path in pictures:
-            assert path.exists()
-            assert "pair.npz (X_test); model: " in path.with_suffix(".svg").read_text()
-        assert told(*arguments)["pictures"] == [str(path) for path in pictures]
-
     def test_unseen_labels_are_errors(self, trained, files, caplog):
         result = invoke("evaluate", trained, files / "unseen.npz", "--json")
         assert "has labels that the model does not know: 7; they count as errors" in result.stderr

@@ -38,7 +38,6 @@ def run_in_shell(words, redirection, folder):
             for command in (
                 "evaluate {run} {data}",
                 "predict {run} {data} --out -",
-                "inspect {run}",
                 "--help",
             )
         ),
@@ -53,7 +52,13 @@ def test_standard_output_that_takes_nothing(command, redirection, code, said, tr
 
 
 @needs_full
-@pytest.mark.parametrize(("where", "workers"), [("2>/dev/full", ()), ("2>&-", ("--workers", "1"))])
+@pytest.mark.parametrize(
+    ("where", "workers"),
+    [
+        ("2>/dev/full", ()),
+        pytest.param("2>&-", ("--workers", "1"), marks=pytest.mark.slow),
+    ],
+)
 def test_a_log_that_cannot_be_written_does_not_end_the_work(where, workers, files, tmp_path):
     program = ["-m", "sparsegp"]
     train = [*program, "train", str(files / "pair.npz"), "--n-active", "20", "--kernel", "rbf"]

@@ -51,7 +51,6 @@ def paused(start, clusters, folder, *options, **how):
     ("number", "options"),
     [
         (signal.SIGTERM, ()),
-        (signal.SIGINT, ()),
         pytest.param(signal.SIGINT, ("--quiet", "--workers", 2), marks=pytest.mark.slow),
     ],
 )

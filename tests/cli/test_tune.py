@@ -19,6 +19,7 @@ from tests.processes import invoke, told
 from tests.runs import Stopper
 
 SMALL = ("--max-trials", 8, "--n-active", 40)
+LEAST = ("--max-trials", 2, "--n-active", 40)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def test_what_follows_for_a_regression(files, tmp_path):
     found = told("tune", data, *options, "--max-trials", 2, "--out", run)
     words = shlex.split(found["train"])[2:]
     record = told("train", *words, "--out", run, "--quiet")
-    searched = told("train", data, "--out", f"{run}2", "--tune", *options)
+    searched = told("train", data, "--out", f"{run}2", "--tune", *options, "--max-trials", 2)
     kernel = {"kernel": found["kernel"], "scaling": found["scaling"]}
     assert record["settings"] == {**searched["settings"], **kernel}
     assert record["settings"]["posterior"] == "all"
@@ -73,7 +74,7 @@ def test_what_follows_for_a_regression(files, tmp_path):
 
 def test_table(files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names, *lines = invoke("tune", files / "pair.npz", *SMALL, "--quiet").stdout.splitlines()
+    names, *lines = invoke("tune", files / "pair.npz", *LEAST, "--quiet").stdout.splitlines()
     assert names.split() == [name for name in SHOWN if name != "on"]  # nothing is re-estimated
     assert [line[4:].split()[:3] for line in lines[:2]] == [["1", "200", "40"]] * 2
     shown = dict(line.split(maxsplit=1) for line in lines if " " in line)
@@ -144,11 +145,11 @@ def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, tmp_path):
     assert f"{run} holds a search for a kernel and no model; repeat its command" in refused
     assert "with --resume if it is unfinished, else train" in refused
     assert "kernel=" not in invoke("inspect", run).stdout  # where the search began
-    arguments = ("tune", files / "pair.npz", "--out", run, *SMALL, "--seed", 1, "--quiet")
+    arguments = ("tune", files / "pair.npz", "--out", run, *LEAST, "--seed", 1, "--quiet")
     refused = invoke(*arguments, code=2).stderr
     assert f"error: {run} holds a run with other settings" in refused
     assert "start again with --overwrite" in refused
-    assert len(told(*arguments, "--overwrite")["trials"]) > 8
+    assert len(told(*arguments, "--overwrite")["trials"]) > 2
     assert read_records(run)["settings"]["seed"] == 1
 
 
