@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sparsegp import DenseGPClassifier, DenseGPRegressor, SparseGPClassifier, SparseGPRegressor
 
 
-@parametrize_with_checks([SparseGPClassifier(n_jobs=1)])
+@parametrize_with_checks([SparseGPClassifier(n_active=20, n_jobs=1)])
 def test_check(estimator, check):
     check(estimator)
 

@@ -64,29 +64,29 @@ def test_fit_on_frames(iris, words, fitted):
 
 
 @pytest.mark.parametrize(
-    ("kind", "method", "options"),
+    ("kind", "methods"),
     [
-        *((SparseGPClassifier, name, {}) for name in ("predict", "predict_log_proba")),
-        (SparseGPClassifier, "latent_mean_and_variance", {}),
-        (SparseGPRegressor, "predict", {"return_std": True}),
-        (SparseGPRegressor, "latent_mean_and_variance", {}),
-        (DenseGPClassifier, "predict_proba", {}),
+        (SparseGPClassifier, ("predict", "predict_log_proba", "latent_mean_and_variance")),
+        (SparseGPRegressor, ("predict", "latent_mean_and_variance")),
+        (DenseGPClassifier, ("predict_proba",)),
     ],
 )
-def test_predictions_are_lazy_with_the_chunks_of_the_rows(iris, words, kind, method, options):
+def test_predictions_are_lazy_with_the_chunks_of_the_rows(iris, words, kind, methods):
     X, y = arrays(iris, words)
     y = X[:, 0] if kind is SparseGPRegressor else y
     fitted = kind(n_jobs=2).fit(X, y)
-    lazy, dense = getattr(fitted, method)(X, **options), getattr(fitted, method)(iris[0], **options)
-    if not isinstance(lazy, tuple):
-        lazy, dense = (lazy,), (dense,)
-    for found, expected in zip(lazy, dense, strict=True):
-        assert isinstance(found, da.Array)
-        assert found.shape == expected.shape
-        assert found.chunks[0] == CHUNKS
-        values = found.compute()
-        assert found.dtype == values.dtype == expected.dtype
-        np.testing.assert_array_equal(values, expected)
+    for method in methods:
+        options = {"return_std": True} if (kind, method) == (SparseGPRegressor, "predict") else {}
+        lazy, dense = (getattr(fitted, method)(rows, **options) for rows in (X, iris[0]))
+        if not isinstance(lazy, tuple):
+            lazy, dense = (lazy,), (dense,)
+        for found, expected in zip(lazy, dense, strict=True):
+            assert isinstance(found, da.Array)
+            assert found.shape == expected.shape
+            assert found.chunks[0] == CHUNKS
+            values = found.compute()
+            assert found.dtype == values.dtype == expected.dtype
+            np.testing.assert_array_equal(values, expected)
     assert fitted.score(X, y) == fitted.score(iris[0], np.asarray(y))
 
 

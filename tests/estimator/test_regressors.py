@@ -179,7 +179,7 @@ def test_a_default_that_is_given_changes_nothing():
         assert same.noise_variance_ == plain.noise_variance_
 
 
-@pytest.mark.parametrize("n", [1, 2, 4, 8])
+@pytest.mark.parametrize("n", [2, 4])
 def test_few_rows_are_not_certain(n):
     """Even if, by chance, all of them are predicted well when left out."""
     for seed in range(12):
@@ -190,7 +190,7 @@ def test_few_rows_are_not_certain(n):
         assert np.square((y - mean) / std).mean() < 1000.0
 
 
-@pytest.mark.parametrize("n", [15, 20, 25, 30])
+@pytest.mark.parametrize("n", [20, 30])
 def test_intervals_of_few_rows_cover(n):
     """A third of the fits to 20 rows had no noise when only fewer rows were held to be few."""
     rng, covered = np.random.default_rng(0), []
