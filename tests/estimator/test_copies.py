@@ -38,8 +38,8 @@ def test_a_copy_predicts_the_same(iris, words, tmp_path, estimator):
     X = pd.DataFrame(iris[0], columns=list("0123"))  # digits are names too
     y = words if hasattr(estimator, "predict_proba") else iris[0][:, 0] - iris[0][:, 2]
     original = clone(estimator).fit(X, y)
-    for way in WAYS:
-        found = WAYS[way](original, tmp_path)
+    for way, copied in WAYS.items():
+        found = copied(original, tmp_path)
         expected = original.get_params()
         if way == "directory":  # what no file can hold as it is
             expected["random_state"] = original.model_.settings["seed"]

@@ -34,14 +34,15 @@ def test_the_direction_that_matters_is_found():
 def test_the_metric_does_not_depend_on_the_number_of_active_rows():
     """Gradients of a model with few of them are noise."""
     how = {**HOW, "metric": "full(1)"}
-    one, other = (sparsegp.train(X, Y, **{**how, "n_active": d}) for d in (20, 60))
+    rows = X[:400], Y[:400]
+    one, other = (sparsegp.train(*rows, **{**how, "n_active": d}) for d in (20, 60))
     assert_array_equal(one.scaling.mixing, other.scaling.mixing)
 
 
 def test_rotated_inputs_give_the_same_predictions():
     Q = np.linalg.qr(np.random.default_rng(1).normal(size=(P, P)))[0]
     how = {**HOW, "metric": "full", "scaling": "none", "precision": "float64"}
-    one, other = sparsegp.train(X, Y, **how), sparsegp.train(X @ Q, Y, **how)
+    one, other = (sparsegp.train(some[:400], Y[:400], **how) for some in (X, X @ Q))
     assert_array_equal(one.rows, other.rows)
     assert_allclose(one.predict_proba(X), other.predict_proba(X @ Q), atol=1e-6)
 
@@ -56,7 +57,7 @@ def test_rotated_inputs_give_the_same_predictions():
 )
 def test_other_models_can_have_one(more):
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
-    model = sparsegp.train(X, y, **{**HOW, "metric": "full(1)", **more})
+    model = sparsegp.train(X[:400], y[:400], **{**HOW, "metric": "full(1)", **more})
     assert set(np.argsort(-model.relevances)[:2]) == {0, 1}
 
 
