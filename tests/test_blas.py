@@ -45,6 +45,7 @@ assert counts() == before
 """)
 
 
+@pytest.mark.slow
 def test_the_last_of_several_restores_what_the_first_found():
     """Whatever the order in which they end; and a limit of the caller."""
     run("""

@@ -111,6 +111,7 @@ def test_stopped_at_the_beginning(command, number, later, start, clusters, tmp_p
     assert re.search(advice, err.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_interrupted_twice(start, clusters, tmp_path):
     """The second Ctrl-C does not wait; what was kept before is kept."""
     with paused(start, clusters, tmp_path, "--quiet") as (process, run):

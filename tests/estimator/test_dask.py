@@ -150,6 +150,7 @@ def test_fit_by_a_client(client, iris, words, fitted):
     assert_same(found, fitted, iris[0])
 
 
+@pytest.mark.slow
 def test_a_large_model_makes_no_large_graph(client):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1500, 5))

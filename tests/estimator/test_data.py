@@ -51,7 +51,9 @@ def test_labels_that_are_integers_as_objects(iris, kind):
         assert found.score(X, y) == plain.score(X, iris[1])
 
 
-@pytest.mark.parametrize("dtype", ["boolean", "bool[pyarrow]", "Int64", "string", "object"])
+@pytest.mark.parametrize(
+    "dtype", ["boolean", "bool[pyarrow]", "Int64", "string", "object", "category"]
+)
 def test_labels_of_data_frames_keep_type_and_value(dtype):
     X = np.random.default_rng(0).normal(size=(90, 3))
     values = np.array([2**60, 2**60 + 1, 7])[np.digitize(X[:, 0], [-0.5, 0.5])]
@@ -94,16 +96,6 @@ def test_values_of_arrow_dictionaries_that_no_row_has_are_no_levels():
     y = (frame["city"] == "Ulm").astype(int)
     model = sparsegp.train(frame, y.to_numpy(), kernel="10*rbf", n_active=20)
     assert model.names == ("city=Ulm", "x")
-
-
-def test_data_frames_change_nothing(iris, words):
-    """Their names are checked by scikit-learn."""
-    frame = pd.DataFrame(iris[0], columns=NAMES)
-    estimator = SparseGPClassifier(n_active=20).fit(frame, pd.Series(words, dtype="category"))
-    assert isinstance(estimator.predict(frame), np.ndarray)
-    assert list(estimator.classes_) == ["setosa", "versicolor", "virginica"]
-    plain = SparseGPClassifier(n_active=20).fit(*iris)
-    np.testing.assert_array_equal(estimator.predict_proba(frame), plain.predict_proba(iris[0]))
 
 
 @pytest.mark.parametrize("known", [["yes", "no"], [1, 0]])
