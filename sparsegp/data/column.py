@@ -90,20 +90,20 @@ class Column:
 
         Rows to learn from have the means without their `fold`, (n,).
         """
-        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.values import dates, numbers  # noqa: PLC0415 - loads pandas
 
         if self.kind == "category":
             return self._of_places(self.places(series), fold)
         missing = series.isna().to_numpy(bool)
         if self.kind == "date":
-            year, *others = kinds.dates(series, self.form).T
+            year, *others = dates(series, self.form).T
             values = {YEAR: np.where(missing, self.fill, year)}
             for (name, period), part in zip(CIRCLES.items(), others, strict=True):
                 angle = 2.0 * np.pi * part / period
                 values[f": {name} (sin)"] = np.where(missing, 0.0, np.sin(angle))
                 values[f": {name} (cos)"] = np.where(missing, 0.0, np.cos(angle))
         else:
-            values = {"": np.where(missing, self.fill, kinds.numbers(series, self.kind, self.form))}
+            values = {"": np.where(missing, self.fill, numbers(series, self.kind, self.form))}
         values[MISSING] = missing
         return np.column_stack([values[part] for part in self.parts]).astype(np.float64, copy=False)
 
@@ -121,12 +121,12 @@ class Column:
 
     def places(self, series: Any) -> Integers:
         """Map values to indices, (n,): frequent levels, rare levels, unseen levels, missing."""
-        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.values import texts  # noqa: PLC0415 - loads pandas
 
-        codes, texts = kinds.texts(series)
+        codes, found = texts(series)
         known = {level: place for place, level in enumerate((*self.levels, *self.rare))}
         unseen, gap = self.n_places - 2, self.n_places - 1
-        return np.array([*(known.get(text, unseen) for text in texts), gap])[codes]
+        return np.array([*(known.get(text, unseen) for text in found), gap])[codes]
 
     def _of_places(self, places: Integers, fold: Integers | None) -> Doubles:
         """Return the encoded values for indices from `places`, (n, parts)."""
@@ -182,7 +182,7 @@ class Column:
         gaps = series.isna().to_numpy(bool) & (self.missing == 0.0)
         if self.kind != "category":
             return int(gaps.sum()), ""
-        from sparsegp.data import kinds  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.values import texts  # noqa: PLC0415 - loads pandas
 
         new = self.places(series) == self.n_places - 2
-        return int((new | gaps).sum()), next(iter(kinds.texts(series[new])[1]), "")
+        return int((new | gaps).sum()), next(iter(texts(series[new])[1]), "")

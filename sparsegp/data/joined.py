@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from sparsegp.data.frames import by_row, column_places, frame_names, is_frame, refuse, unreadable
-from sparsegp.data.kinds import numbers, times
+from sparsegp.data.values import numbers, times
 
 
 def joined_frames(X: Any, more: Any) -> Any:

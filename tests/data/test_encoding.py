@@ -13,9 +13,10 @@ import pytest
 
 import sparsegp
 from sparsegp.cli.tables import relevances
-from sparsegp.data import Encoding, kinds, open_dataset, table_from_frame
+from sparsegp.data import Encoding, open_dataset, table_from_frame
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, Column
 from sparsegp.data.frames import real_numbers
+from sparsegp.data.values import dates
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke
 
@@ -311,7 +312,7 @@ def test_dates_with_a_time_zone_are_those_in_utc(dtype):
     days = pd.Series(pd.date_range("2020-01-01", periods=9, freq="7h"))
     local = days.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")
     for written in (local, local.astype(dtype)):
-        np.testing.assert_array_equal(kinds.dates(written), kinds.dates(days))
+        np.testing.assert_array_equal(dates(written), dates(days))
 
 
 def test_words_that_are_dates_are_taken_for_them():

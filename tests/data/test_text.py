@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparsegp
-from sparsegp.data import Encoding, kinds, open_dataset
+from sparsegp.data import Encoding, open_dataset
+from sparsegp.data.values import dates
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.lists import pairs_in, quote_if_needed, words_in
 from sparsegp.report import evaluate
@@ -129,7 +130,7 @@ def test_dates(words, tmp_path):
     if (first := DATES[words]) is not None:
         day = pd.Timestamp(first)
         expected = [day.year, day.day_of_year - 1, day.day_of_week, day.hour]
-        assert (learnt.kind, kinds.dates(found, learnt.form)[0].tolist()) == ("date", expected)
+        assert (learnt.kind, dates(found, learnt.form)[0].tolist()) == ("date", expected)
     else:
         assert (learnt.kind, found.tolist()) == ("category", words.split())
         with pytest.raises(DataError, match=r"column 'when': '.*' is not a date that can be read"):

@@ -1,0 +1,98 @@
+"""Values of a column of a data frame as numbers, dates or texts."""
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.tseries.api import guess_datetime_format
+
+from sparsegp.data.column import DATE_PARTS
+from sparsegp.data.labels import plain_text
+from sparsegp.data.numerals import value_of
+from sparsegp.types import Doubles, Integers
+
+TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
+ISO, ISO_DATE = "ISO8601", re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
+SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
+WHITE = re.compile(r"\s+")
+
+
+def numbers(series: Any, kind: str = "number", form: str = "") -> Doubles:
+    """Return the values of a column as numbers, (n,); NaN where one is missing or unreadable.
+
+    Text is read as truth values if these are its kind, else as numbers in the style `form`, if any.
+    """
+    if not pd.api.types.is_numeric_dtype(series.dtype) and series.dtype.kind not in "Mm":
+        if kind == "truth" or form:
+            codes, words = texts(series)
+            is_truth = kind == "truth"
+            read = (TRUTHS.get(w.lower(), np.nan) if is_truth else value_of(w, form) for w in words)
+            return np.array([*read, np.nan])[codes]
+        values = series.astype(object)  # of a category, too
+        try:
+            series = pd.to_numeric(values, errors="coerce")
+        except OverflowError:  # whole numbers beyond those of doubles
+            series = values.map(lambda value: pd.to_numeric(str(value), errors="coerce"))
+    if series.dtype.kind in "cMm":  # complex numbers, dates, durations
+        return np.full(len(series), np.nan)
+    return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
+
+
+def dates(series: Any, form: str = "") -> Doubles:
+    """Return the year and the cyclic parts of dates, (n, 4); NaN where a value is no date.
+
+    Dates with a time zone are those in UTC. Text is read in the format `form`, by default that of
+    `date_form`, or in ISO 8601. Numbers are not dates.
+    """
+    is_arrow = isinstance(series.dtype, pd.ArrowDtype)
+    if is_arrow or not pd.api.types.is_datetime64_any_dtype(series.dtype):
+        if pd.api.types.is_numeric_dtype(series.dtype):
+            return np.full((len(series), len(DATE_PARTS)), np.nan)
+        codes, found = pd.factorize(series.astype(object))
+        return np.asarray(dates(times(pd.Series([*found, None], dtype=object), form))[codes])
+    parts = pd.to_datetime(series, utc=True).dt
+    hour = parts.hour + parts.minute / 60.0 + parts.second / 3600.0
+    each = (parts.year, parts.day_of_year - 1, parts.day_of_week, hour)
+    return np.column_stack([part.to_numpy(np.float64, na_value=np.nan) for part in each])
+
+
+def times(words: Any, form: str = "") -> Any:
+    """Return words as times in UTC; NaT where one is missing or not in the form; see `dates`."""
+    forms = dict.fromkeys((form or date_form(words.dropna()) or ISO, ISO))
+    read = [pd.to_datetime(words, format=f, errors="coerce", utc=True) for f in forms]
+    return read[0].fillna(read[-1])
+
+
+def date_form(words: Any) -> str:
+    """Return the format in which most words are dates; empty if it is ambiguous.
+
+    That is ISO 8601 if the first word is in it, else what pandas guesses from the first word with
+    the day or the month first. Two formats that read equally many words must read them alike.
+    """
+    word = str(next(iter(words), ""))
+    if ISO_DATE.fullmatch(word):
+        return ISO
+    full = SHORT_YEAR.sub(r"\g<1>20\2", word)  # pandas guesses no two-digit years
+    with warnings.catch_warnings(action="ignore"):
+        guesses = [guess_datetime_format(full, dayfirst=first) or "" for first in (False, True)]
+    found = []
+    for guess in dict.fromkeys(guesses):
+        if {"%Y", "%d"} <= {*re.findall("%.", guess)} and not re.match("%Y(%m|.?%d)", guess):
+            form = guess if full == word else guess.replace("%Y", "%y")
+            read = pd.to_datetime(words, format=form, errors="coerce", utc=True)
+            found.append((read.isna().sum(), form, read))
+    best = min(found, default=(0, "", None), key=lambda one: one[0])
+    is_clear = all(bad > best[0] or read.equals(best[2]) for bad, _, read in found)
+    return best[1] if is_clear else ""
+
+
+def texts(series: Any) -> tuple[Integers, list[str]]:
+    """Return the index of each value's text, (n,), -1 if missing, and the distinct texts."""
+    of_arrow = str(series.dtype).startswith("dictionary")  # with values that no row has
+    try:
+        codes, found = pd.factorize(series.astype(object) if of_arrow else series)
+    except TypeError:  # lists and the like
+        codes, found = pd.factorize(series.where(series.isna(), series.astype(str)))
+    return codes, [WHITE.sub(" ", plain_text(value)) for value in found]
