@@ -14,6 +14,7 @@ import numpy as np
 
 from sparsegp.cli.output import percent
 from sparsegp.data import Table, open_dataset, summarise, without_weights
+from sparsegp.data.column import UNTYPED
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import layout_of, rows_of
 from sparsegp.data.storage import unpacked
@@ -54,7 +55,7 @@ def training_tables(
         known: dict[str, Any] = {"names": train.names, "known": train.label}
         if frame is not None:  # text stays text
             dtypes = zip(frame.names, frame.empty.dtypes, strict=True)
-            words = {name: "category" for name, dtype in dtypes if dtype.kind == "O"}
+            words = {name: UNTYPED for name, dtype in dtypes if dtype.kind == "O"}
             known["known_kinds"] = {**words, **(train.kinds or {})}
         other = open_dataset(test, **known, **columns)
         held_out = other.test or other.train
@@ -111,7 +112,7 @@ def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
     """Return the fields of `Columns` that a model determines; a weight column may be given."""
     n_features, names, kinds = model.n_features, model.inputs, dict[str, str]()
     if model.encoding is not None:
-        kinds = {column.name: column.kind for column in model.encoding.columns}
+        kinds = {column.name: column.reading for column in model.encoding.columns}
         n_features = len(kinds)
     return {
         "known": model.label,
@@ -121,7 +122,6 @@ def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
         "names": names,
         "known_kinds": kinds,
         "known_missing": model.missing or (),
-        "known_decimal": model.decimal,
     }
 
 

@@ -14,6 +14,8 @@ from sparsegp.types import Doubles, Integers
 NUMBERS = ("number", "whole number")
 """Kinds of columns that may need no encoding."""
 KINDS = (*NUMBERS, "truth", "category", "date")
+UNTYPED = "words"
+"""Kind of a text column until its values have been examined."""
 DROP = "drop"
 """Given in place of a kind for a column to leave out."""
 RARE, MISSING = ": rare", " missing"
@@ -60,7 +62,7 @@ class Column:
     note : str
         Why it is left out.
     form : str
-        Date format, style of numbers (see numerals.py), or "words" for truth values, if they were
+        Date format, form of numbers (see numerals.py), or "words" for truth values, if they were
         text in training.
     means : tuple of tuple of float
         For each rare level, mean labels in place of codes, the last parts: those without each of
@@ -106,6 +108,12 @@ class Column:
             values = {"": np.where(missing, self.fill, numbers(series, self.kind, self.form))}
         values[MISSING] = missing
         return np.column_stack([values[part] for part in self.parts]).astype(np.float64, copy=False)
+
+    @property
+    def reading(self) -> str:
+        """Its kind, and the form of numbers that were words, as in "number:$#"."""
+        has_form = self.kind in NUMBERS and self.form
+        return f"{self.kind}:{self.form}" if has_form else self.kind
 
     @property
     def doubt(self) -> str:

@@ -23,16 +23,14 @@ from sparsegp.data.column import (
     MISSING,
     NUMBERS,
     RARE,
+    UNTYPED,
     Column,
 )
 from sparsegp.data.frames import Frame, Where, frame_names, refuse, unlikeness, unreadable
-from sparsegp.data.numerals import style_of
+from sparsegp.data.numerals import form_of
 from sparsegp.data.values import TRUTHS, date_form, dates, numbers, texts
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Doubles, Integers
-
-UNTYPED = "words"
-"""Kind of a text column until its values have been examined."""
 
 FOUND = {
     "boolean": "truth",
@@ -196,7 +194,7 @@ def _kind(found: set[str]) -> str:
 def _reading(levels: Counter[str], given: str | None) -> str:
     """Return the kind of a text column, and the format of its values, as in "date:%d.%m.%Y"."""
     if given in NUMBERS:
-        return f"{given}:{style_of([*levels])}"
+        return f"{given}:{form_of([*levels])}"
     words, counts = pd.Series([*levels], dtype=object), np.array([*levels.values()])
     if given == "truth" or (levels and {word.lower() for word in levels} <= TRUTHS.keys()):
         return f"truth:{UNTYPED}"
@@ -210,7 +208,7 @@ def _reading(levels: Counter[str], given: str | None) -> str:
         if few or (bad.sum() <= FEW and n > CODES):
             are_levels = wrong and n <= CODES and right >= MIN_LEVEL_ROWS * n
             return "category" if are_levels and kind == "number" else kind
-    return f"number:{style}" if (style := style_of([*levels])) else "category"
+    return f"number:{form}" if (form := form_of([*levels])) else "category"
 
 
 def _read(series: Any, kind: str) -> Doubles:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data.frames import is_number, listed
-from sparsegp.data.numerals import style_of, value_of
 from sparsegp.errors import DataError, quoted
 from sparsegp.state import MAX_MAGNITUDE
 from sparsegp.types import Doubles, Integers, Labels
@@ -219,10 +218,6 @@ def as_numbers(y: Any, source: str) -> Doubles:
         If there are none, or one is missing or not a finite number.
     """
     labels = tidy_labels(y, source)
-    if labels.dtype.kind == "U":
-        words, codes = np.unique(labels, return_inverse=True)
-        if style := style_of(words.tolist()):
-            labels = np.array([value_of(word, style) for word in words.tolist()])[codes]
     if labels.dtype.kind == "U":
         with suppress(ValueError):  # only codes and whole numbers too large for integers are texts
             numbers = labels.astype(np.float64)

@@ -1,4 +1,8 @@
-"""Numbers as people write them: $1,234.50, 77.1 % or 57 kg."""
+"""Numbers as people write them: $1,234.50, 77,1 % or 57 kg.
+
+A column of them has a form: what stands before and after each number, and which mark is the
+decimal one, as in "$#.#", "#,# %" and "#kg", where there is none.
+"""
 
 import math
 import re
@@ -11,44 +15,52 @@ from sparsegp.data.frames import is_number
 MINUS = "\N{MINUS SIGN}"
 """Minus sign of typography, which numbers may have."""
 
+MONEY = r"[A-Z]{0,3}[$€£¥₹]|(?:USD|EUR|GBP|CHF|CAD|AUD|INR|Rs\.?)(?= ?\d)"
+UNITS = (
+    r"[%‰$€£¥₹]|USD|EUR|GBP|CHF|CAD|AUD|INR|°[CF]?|[kcmdnµμ]?[gml]|km/h|mph|m?s|[kMG]?Hz|k?Wh|kW|"
+    r"m[AV]|[kMGT]B|lbs?|oz|ft|in|mi|yd|c?m[²³]|min|h|(?:hr|hour|day|week|month|yr|year)s?"
+)
 NUMERAL = re.compile(
-    r"(?P<open>\()?(?P<sign>[+-]?)"
-    r"(?P<before>[A-Z]{0,3}[$€£¥₹]|(?:USD|EUR|GBP|CHF|CAD|AUD|INR|Rs\.?)(?= ?\d))? ?(?P<inner>-?)"
+    rf"(?P<open>\()?(?P<sign>[+-]?)(?P<before>{MONEY})? ?(?P<inner>-?)"
     r"(?P<whole>[1-9]\d{0,2}(?:(?P<mark>[,' ])\d{3})(?:(?P=mark)\d{3})*|\d*)(?P<part>\.\d*)?"
-    r" ?(?P<after>(?:[^\W\d_]|[%‰°µ$€£¥₹])[^\d,()+-]{0,11})?(?P<close>\))?",
+    rf" ?(?P<after>{UNITS})?(?P<close>\))?",
     re.ASCII,
 )
-DECIMAL_COMMA, MARK = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$"), re.compile(r"[.,](?=\d)")
-MONEY = re.compile("[$€£¥₹]|[A-Z]{3}#|Rs")
+OTHERS = f"{MINUS}\xa0\N{NARROW NO-BREAK SPACE}\N{RIGHT SINGLE QUOTATION MARK}"
+PLAIN, SWAPPED = str.maketrans(OTHERS, "-  '"), str.maketrans(".,", ",.")
+ENGLISH = re.compile(r"[$£₹]|USD|GBP|CAD|AUD|INR|Rs")
+"""Currencies beside which a comma separates thousands."""
 SEVERAL = 5
-"""Number of small whole numbers beside which a comma before three digits separates thousands."""
+"""Number of small whole numbers beside which a comma before three digits does so, too."""
 
 
 @dataclass(frozen=True)
 class Numeral:
-    """A number in words, whose decimal mark is a point.
+    """A number in words.
 
     Attributes
     ----------
     value : float
-    style : str
-        What stands before and after it, as in "$#" and "#kg"; a plural as its singular.
+    style : tuple of str
+        What stands before and after it; a plural as its singular.
     whole, part : str
-        What stands before the point, with marks between thousands; the point and what follows.
+        What stands before the decimal mark, with marks between thousands; a point, and the digits
+        after it.
     is_enclosed : bool
         Whether it is negative as it stands in parentheses.
     """
 
     value: float
-    style: str
+    style: tuple[str, str]
     whole: str
     part: str
     is_enclosed: bool
 
     @classmethod
-    def of(cls, word: str) -> Self | None:
-        """Read a word; return None if it is no number."""
-        found = NUMERAL.fullmatch(word.replace(MINUS, "-"))
+    def of(cls, word: str, decimal: str) -> Self | None:
+        """Read a word with a decimal mark; return None if it is no number."""
+        word = word.translate(PLAIN)
+        found = NUMERAL.fullmatch(word if decimal == "." else word.translate(SWAPPED))
         if found is None or bool(found["open"]) != bool(found["close"]):
             return None
         whole, part, is_enclosed = found["whole"], found["part"] or "", bool(found["open"])
@@ -56,80 +68,63 @@ class Numeral:
         if len(signs) > 1 or not (whole or part.strip(".")):
             return None
         value = float(re.sub(r"\D", "", whole) + part)
-        after = (found["after"] or "").strip()
-        after = after.removesuffix("s") if len(after) > 2 else after
-        style = f"{(found['before'] or '').strip()}#{after}"
+        after = found["after"] or ""
+        style = (found["before"] or "").strip(), after.removesuffix("s") if after[1:] else after
         return cls(-value if "-" in signs else value, style, whole, part, is_enclosed)
 
     @property
-    def is_small(self) -> bool:
-        """Whether it is a whole number of at most three digits."""
-        return not self.part and len(self.whole) <= 3
+    def is_marked(self) -> bool:
+        """Whether it has a decimal mark or commas (or points) between thousands."""
+        return bool(self.part) or "," in self.whole
 
 
-def style_of(words: Sequence[str]) -> str:
-    """Return the style of numbers in words, see `Numeral`; "" if they are all plain numbers.
+def form_of(words: Sequence[str]) -> str:
+    """Return the form of numbers in words; "" if they have none, or are all plain numbers.
 
-    So it is if a word is no number, or of another style (a zero may be bare), if a comma may be a
-    decimal mark or a point not, or if all stand in parentheses, which may mean anything.
+    So it is if a word is no number, or has other signs beside it (a zero may be bare), and if marks
+    may be decimal or separate thousands.
     """
-    numerals, styles = list[Numeral](), set[str]()
-    for word in words:
-        numeral = Numeral.of(word)
-        if numeral is None or len(styles) > 1:
-            return ""
-        numerals.append(numeral)
-        styles |= {numeral.style} if word.strip("0") else set()
-    are_plain = all(map(is_number, words))
-    if len(styles) != 1 or are_plain or all(each.is_enclosed for each in numerals):
+    if all(map(is_number, words)):
         return ""
-    (style,) = styles
-    is_clear = MONEY.search(style) or not _may_have_decimal_commas(numerals)
-    return style if is_clear and not _may_have_grouping_points(numerals) else ""
+    found = {mark: read for mark in ".," if (read := _read(words, mark))}
+    if not found:
+        return ""
+    (decimal, numerals), *_ = found.items()
+    ((before, after),) = {each.style for each in numerals if each.value or any(each.style)}
+    marked = [each for each in numerals if each.is_marked]
+    others = [each for each in numerals if not each.is_marked]
+    if len(found) == 1 or not marked:
+        decimal = decimal if marked else ""
+    elif any(each.part for each in marked) or not (
+        ENGLISH.search(before + after)
+        or (len(others) >= SEVERAL and all(len(each.whole) <= 3 for each in others))
+    ):
+        return ""
+    is_odd = all(each.is_enclosed for each in numerals) or not (before or after or marked)
+    if is_odd and any(each.is_enclosed or " " in each.whole for each in numerals):
+        return ""  # footnotes, telephone numbers
+    return f"{before}#{decimal}#{after}" if decimal else f"{before}#{after}"
 
 
-def _may_have_decimal_commas(numerals: Sequence[Numeral]) -> bool:
-    """Return whether three digits follow every comma, without what shows that it is no decimal."""
-    grouped = [each for each in numerals if "," in each.whole]
-    if not grouped or any(each.part or each.whole.count(",") > 1 for each in grouped):
-        return False
-    others = [each for each in numerals if "," not in each.whole]
-    return len(others) < SEVERAL or not all(each.is_small for each in others)
+def _read(words: Sequence[str], decimal: str) -> list[Numeral]:
+    """Return all words as numbers with the same signs; none if that is not possible."""
+    numerals, styles = list[Numeral](), set[tuple[str, str]]()
+    for word in words:
+        numeral = Numeral.of(word, decimal)
+        if numeral is None:
+            return []
+        numerals.append(numeral)
+        styles |= {numeral.style} if numeral.value or any(numeral.style) else set()
+        if len(styles) > 1:
+            return []
+    return numerals if styles else []
 
 
-def _may_have_grouping_points(numerals: Sequence[Numeral]) -> bool:
-    """Return whether three digits follow every point, beside small numbers without one."""
-    pointed = [f"{each.whole}{each.part}" for each in numerals if each.part]
-    others = [each for each in numerals if not each.part and each.value]
-    are_alike = all(re.fullmatch(r"[1-9]\d{0,2}\.\d{3}", each) for each in pointed)
-    return bool(pointed and others and are_alike and all(each.is_small for each in others))
-
-
-def value_of(word: str, style: str) -> float:
-    """Return the value of a number in a style, or of a bare one; NaN if the word is none."""
-    numeral = Numeral.of(word)
-    return math.nan if numeral is None or numeral.style not in {style, "#"} else numeral.value
-
-
-def swapped(word: str) -> str:
-    """Return a word with commas in place of points before digits, and the other way round."""
-    return MARK.sub(lambda mark: "," if mark[0] == "." else ".", word)
-
-
-def with_points(words: Sequence[str | None]) -> list[str | None]:
-    """Return words in which numbers with a decimal comma have a point instead, as in `Numeral`.
-
-    Points between thousands become commas, unless there are plain numbers with a point, which may
-    be either. Numbers that do not have the marks of the others become unreadable.
-    """
-    has_points = any(word and "." in word and is_number(word) for word in words)
-
-    def convert(word: str | None) -> str | None:
-        if not word or is_number(word):
-            return word
-        plain = DECIMAL_COMMA.sub(r"\1.\2", word)
-        other = swapped(word)
-        is_other = Numeral.of(word) or (Numeral.of(other) and not has_points)
-        return other if plain == word and is_other else plain
-
-    return [*map(convert, words)]
+def value_of(word: str, form: str) -> float:
+    """Return the number in a word of a form, or in a bare one; NaN if it is none, or ambiguous."""
+    before, _, rest = form.partition("#")
+    decimal, after = (rest[0], rest[2:]) if rest[1:2] == "#" else ("", rest)
+    read = [Numeral.of(word, mark) for mark in decimal or ".,"]
+    found = {each.value for each in read if each and each.style in {(before, after), ("", "")}}
+    found |= {float(word)} if is_number(word) else set()
+    return found.pop() if len(found) == 1 else math.nan

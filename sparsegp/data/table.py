@@ -68,8 +68,6 @@ class Table:
         All possible labels, sorted, if these rows may lack some.
     missing : tuple of str
         Markers of missing values in a text file, besides the usual ones.
-    decimal : str, optional
-        Decimal mark of a text file.
     is_part : bool
         Whether more rows will follow, with which the encoding of a frame is learnt again.
 
@@ -97,7 +95,6 @@ class Table:
     beside: Mapping[str, Labels] = field(default_factory=dict)
     classes: Labels | None = None
     missing: tuple[str, ...] = ()
-    decimal: str | None = None
     is_part: bool = False
 
     def __post_init__(self) -> None:

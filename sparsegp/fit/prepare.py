@@ -106,7 +106,6 @@ class Prepared:
             "id_column": next(iter(train.beside), None),
             "weight_column": train.weight_column,
             "missing": train.missing or None,
-            "decimal": train.decimal,
         }
 
     def identity(self, scheduler: Any) -> dict[str, Any]:

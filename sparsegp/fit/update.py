@@ -225,7 +225,7 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     warn_of_unlike(new.weights, model.settings["precision"])
     classes, numbers = model.classes, model.numbers
     known = {name: getattr(model, name) for name in ("label", "weight_column", "classes", "names")}
-    new = replace(new, **known, missing=new.missing or model.missing or (), decimal=model.decimal)
+    new = replace(new, **known, missing=new.missing or model.missing or ())
     first_row = int(model.report.get("rows", model.rows.max() + 1))  # older versions lack it
     codes = None if numbers else new.codes()[1]  # raises an error for other classes
     return Prepared(

@@ -67,9 +67,8 @@ class Model(ABC):
         order, and none may be missing.
     label : str, optional
         Name of the label column, or its number if there are no names.
-    id_column, weight_column, missing, decimal : optional
-        Columns of identifiers and weights, which are not inputs; further markers of missing values,
-        and the decimal mark of a text file.
+    id_column, weight_column, missing : optional
+        Columns of identifiers and weights, which are not inputs; further markers of missing values.
     encoding : Encoding, optional
         Encoding of the columns of a data frame that held more than numbers; `names` are then those
         of the encoded columns. Predictions accept such data frames, and arrays of encoded columns.
@@ -91,7 +90,6 @@ class Model(ABC):
     id_column: str | None = None
     weight_column: str | None = None
     missing: tuple[str, ...] | None = None
-    decimal: str | None = None
     encoding: Encoding | None = None
     medians: Doubles | None = None
 

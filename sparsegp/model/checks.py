@@ -35,7 +35,6 @@ def require_fitting(model: "Model") -> None:
         "names": names is None or [type(name) for name in names] == [str] * model.n_features,
         "settings, report or history": all(isinstance(each, Mapping) for each in mappings),
         "missing": model.missing is None or all(type(word) is str for word in model.missing),
-        "decimal": model.decimal in {None, ".", ","},
         "encoding": model.encoding is None or model.encoding.names == names,
         "medians": medians is None
         or (medians.shape == (model.n_features,) and np.isfinite(medians).all()),

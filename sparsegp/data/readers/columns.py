@@ -62,8 +62,6 @@ class Columns:
         Kinds of the columns of a model trained on a data frame.
     known_missing : sequence of str
         Additional markers of missing values in the training file of a model.
-    known_decimal : str, optional
-        Decimal mark of that file.
     layout : Layout, optional
         Layout of a text file, if it is already known.
     before : pair of int
@@ -89,7 +87,6 @@ class Columns:
     weight: str | None = None
     known_kinds: Mapping[str, str] = field(default_factory=dict)
     known_missing: Sequence[str] = ()
-    known_decimal: str | None = None
     layout: Any = None
     before: tuple[int, int] = (0, 0)
     called: str = ""

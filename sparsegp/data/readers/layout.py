@@ -13,7 +13,7 @@ from itertools import dropwhile, islice, pairwise
 from typing import NamedTuple, TextIO
 
 from sparsegp.data.frames import column_names, listed, require_distinct
-from sparsegp.data.numerals import MINUS, Numeral, swapped
+from sparsegp.data.numerals import MINUS
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.storage import opened
 from sparsegp.errors import DataError, quoted
@@ -117,7 +117,7 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if not rows:
         raise DataError(f"{name} is empty")
     fields, rest = [field.strip() for field in rows[0]], rows[1:]
-    decimal = columns.decimal or _decimal(rest, delimiter, columns.known_decimal)
+    decimal = columns.decimal or _decimal(rest, delimiter)
     if decimal not in {".", ","} or decimal == delimiter:
         raise DataError(f"`decimal` must be . or , and not the delimiter; got {quoted(decimal)}")
     has_header = columns.header
@@ -200,24 +200,14 @@ def _delimiter(head: str, cut: bool, name: str) -> str:
     return next((mark for mark in DELIMITERS if mark in first), SPACE)
 
 
-def _decimal(rows: Sequence[Sequence[str]], delimiter: str, known: str | None) -> str:
-    """Return the decimal mark, that of the training file of a model if values may have either."""
+def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
     if delimiter == ",":
         return "."
     fields = [field.strip() for row in rows for field in row]
-    if known is not None or delimiter != ";":  # three digits may follow a mark of thousands, too
-        other = grouped("." if known == "," else ",").fullmatch
-        fields = [field for field in fields if not other(field)]
     has_point, has_comma = (
         any(mark in field and number(mark).fullmatch(field) for field in fields) for mark in ".,"
     )
-    if not (has_point or has_comma):  # perhaps numbers with a unit or the like have one
-        pairs = [(Numeral.of(field), Numeral.of(swapped(field))) for field in fields]
-        has_point = any(given and not other for given, other in pairs)
-        has_comma = any(other and not given for given, other in pairs)
-    if has_point == has_comma:
-        return known or "."
-    return "," if has_comma else "."
+    return "," if has_comma and not has_point else "."
 
 
 def grouped(mark: str) -> re.Pattern[str]:

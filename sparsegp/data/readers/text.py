@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data.column import NUMBERS
+from sparsegp.data.column import NUMBERS, UNTYPED
 from sparsegp.data.frames import UNNAMED, Frame, listed
 from sparsegp.data.labels import labels_from_text, short_strings
-from sparsegp.data.numerals import MINUS, style_of, with_points
+from sparsegp.data.numerals import MINUS, form_of
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
 from sparsegp.data.readers.layout import (
     COMPARED,
@@ -47,6 +47,8 @@ EXACT = 2**53
 
 LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
+
+DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
 SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
 CODE, SEVERAL = re.compile(r"0\d+"), 5
@@ -88,7 +90,7 @@ def read_text(name: str, columns: Columns) -> Dataset:
         for place, texts in others.items()
     }
     table = table_of(replace(frame, where=text.where), beside, names, places, name)
-    return Dataset(replace(table, missing=columns.markers, decimal=layout.decimal))
+    return Dataset(replace(table, missing=columns.markers))
 
 
 def numbers_rows(values: Any, name: str, place: int) -> bool:
@@ -140,7 +142,7 @@ class Text:
 
         places, last = self.places, self.layout.width - 1
         inputs, kinds = {*places.inputs}, places.kinds
-        numeric = {n for n, name in places.inputs.items() if "number" in kinds.get(name, "number")}
+        numeric = {n for n, name in places.inputs.items() if kinds.get(name, "number") in NUMBERS}
         numeric -= {*places.others}
         parts, words = list[Any](), {*inputs}
         while words:
@@ -199,25 +201,28 @@ class Text:
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
 
-        The decimal comma of a number in words becomes a point, and its minus sign a hyphen.
+        The decimal comma of a number in words becomes a point, unless the column is to have a form
+        (numerals.py), or has one by a model, as in "number:$#"; and its minus sign a hyphen.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         codes, found = pd.factorize(texts)
+        kind, _, form = (kind or "").partition(":")
         marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
         words = [None if (word := str(each).strip()) in marks else word for each in found]
         is_number = number(decimal).fullmatch
         words = [word.replace(MINUS, "-") if word and is_number(word) else word for word in words]
         known = self.columns.n_features is not None  # by a model, whose columns are numbers
-        if decimal == "," and kind in {*NUMBERS, *([None] if known else [])}:
+        if decimal == "," and not form and kind in {*NUMBERS, *([""] if known else [])}:
             self._require_no_point(texts, codes, words)
-        if kind not in {"category", "date"} and all(
-            word is None or is_number(word) for word in words
-        ):
+        is_text = form or kind in {"category", "date", UNTYPED}
+        if not is_text and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
-        if decimal == ",":
-            words = with_points(words)
+        if not form and kind in {"", UNTYPED, *NUMBERS}:
+            form = form_of([*filter(None, words)])
+        if decimal == "," and not form:
+            words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
 
     def _require_no_point(self, texts: Any, codes: Any, words: Sequence[str | None]) -> None:
@@ -299,8 +304,6 @@ class Text:
             plain = [word.replace(decimal, ".").replace(MINUS, "-") for word in found]
             if (labels := labels_from_text(plain, self.name)).dtype.kind != "U":
                 return labels[codes]  # else they are codes, which keep their marks
-        if decimal == "," and style_of(written := [str(each) for each in with_points(found)]):
-            found = written
         labels = labels_from_text(found, self.name)
         if decimal == "," and labels.dtype.kind != "U":
             self._require_no_point(texts, codes, found)
