@@ -100,11 +100,22 @@ def effective_rows(
     (`MAX_VALUES`): these keep their order. Rows with the same inputs but other labels form one
     family, as copies do (`Table.origin`).
 
-    The table has labels, which are those of a regression if `of_numbers`; without weights, each row
-    has weight one. `class_weight` is "balanced", which gives all classes the same total weight; or
-    a text for `class_weights`, whose numbers multiply the weights of the rows of each class, one
-    for classes left out. A `DataError` or `SettingsError` is raised if weights or labels cannot be
-    used.
+    Parameters
+    ----------
+    table : Table
+        With labels; without weights, each row has weight one.
+    class_weight : str
+        "balanced", which gives all classes the same total weight; or a text for `class_weights`,
+        whose numbers multiply the weights of the rows of each class, one for classes left out.
+    scheduler : str or callable, optional
+        Dask scheduler.
+    of_numbers : bool
+        Whether it is for a regression.
+
+    Raises
+    ------
+    DataError, SettingsError
+        If weights or labels cannot be used.
     """
     counts = np.ones(len(table.X)) if table.weights is None else table.weights
     table, counts = _positive(table, counts)
