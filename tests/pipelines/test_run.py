@@ -205,7 +205,7 @@ def few_rows(cell):
     table = cell.source.table
     if table["source"] in GENERATORS:
         return cell
-    table = {**table, "sample": {"train_rows": 500}}
+    table = {**table, "sample": {"train_rows": 250}}
     return replace(cell, source=Source(cell.source.name, table))
 
 
