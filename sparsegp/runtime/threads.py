@@ -1,10 +1,10 @@
 """Runtime in threads of this process, the default: blocks are plain objects, never lost."""
 
 import os
-from collections import deque
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -110,9 +110,10 @@ class ThreadRuntime(Runtime):
         if pool is None:
             yield from ((index, work(index)) for index in range(len(tasks)))
             return
-        futures = [pool.submit(work, index) for index in range(len(tasks))]
-        for index in _ended(futures, check):
-            yield index, futures[index].result()
+        for index, answer, error in _answers(pool, work, range(len(tasks)), check):
+            if error is not None:
+                raise error
+            yield index, answer
 
     def close(self) -> None:
         """Drop the blocks, end the threads and restore the thread limit of BLAS."""
@@ -125,30 +126,50 @@ class ThreadRuntime(Runtime):
         pool = self._pool
         if pool is None or len(items) == 1:
             return [work(item) for item in items]
-        futures = [pool.submit(work, item) for item in items]
-        deque(_ended(futures), maxlen=0)
-        return [future.result() for future in futures]
+        ended = sorted(_answers(pool, work, items), key=lambda each: each[0])
+        for error in (each[2] for each in ended if each[2] is not None):
+            raise error
+        return [answer for _, answer, _ in ended]
 
 
-def _ended(futures: Sequence[Future[Any]], check: Check = do_nothing) -> Iterator[int]:
-    """Yield the numbers of calls as they end; after an interrupt none is left running.
+def _answers(
+    pool: ThreadPoolExecutor,
+    work: Callable[[Any], Any],
+    items: Sequence[Any],
+    check: Check = do_nothing,
+) -> Iterator[tuple[int, Any, BaseException | None]]:
+    """Yield number, answer and error of each call as it ends; after an interrupt none is running.
 
-    A queue may be interrupted at any instant, while `concurrent.futures.wait` then keeps locks
-    without which the threads never end. It is asked with a timeout, because a signal just before an
-    unlimited wait is handled only after it.
+    A queue may be interrupted at any instant, while the futures have locks that an interrupted call
+    may keep, without which the threads never end. It is asked with a timeout, because a signal just
+    before an unlimited wait is handled only after it.
     """
-    ended, numbers = SimpleQueue[Future[Any]](), {each: i for i, each in enumerate(futures)}
+    ended, begun = SimpleQueue[tuple[int, Any, BaseException | None]](), list[int]()
+    done, stopped = list[int](), list[bool]()
+
+    def call(number: int) -> None:
+        begun.append(number)
+        try:
+            if not stopped:
+                ended.put((number, work(items[number]), None))
+        except BaseException as error:
+            ended.put((number, None, error))
+        finally:
+            done.append(number)
+
     try:
-        for future in futures:
-            future.add_done_callback(ended.put)
-        while numbers:
+        for number in range(len(items)):
+            pool.submit(call, number)
+        left = len(items)
+        while left:
             try:
-                yield numbers.pop(ended.get(timeout=CHECK_SECONDS))
+                found = ended.get(timeout=CHECK_SECONDS)
             except Empty:
                 check()
+                continue
+            left -= 1
+            yield found
     finally:
-        for future in futures:
-            future.cancel()
-        for future in futures:
-            with suppress(CancelledError):
-                future.exception()
+        stopped.append(True)
+        while len(done) < len(begun):
+            time.sleep(0.001)
