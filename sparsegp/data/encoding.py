@@ -116,13 +116,12 @@ class Encoding:
             columns = (replace(columns[0], parts=(MISSING,)), *columns[1:])
         learnt = cls(columns)
         require_distinct(learnt.names, f"{source}, once encoded,")
-        of_form = [c for c in columns if c.reading != c.kind and c.name not in (kinds or {})]
-        if forms := [f"{quote_if_needed(c.name)} ({c.form})" for c in of_form]:
+        found = [c for c in columns if c.name not in (kinds or {})]
+        if forms := [f"{quote_if_needed(c.name)} ({c.form})" for c in found if c.reading != c.kind]:
             remedy = told(["have codes read as words by `kinds` NAME=category"], frame.of_file)[0]
             said = "%s has text columns that are read as numbers: %s; %s"
             logger.warning(said, source, join_first(forms, MAX_NAMES), remedy)
-        doubts = filter(None, (c.doubt for c in columns if c.name not in (kinds or {})))
-        if said := "; ".join(told([*doubts], frame.of_file)):
+        if said := "; ".join(told([*filter(None, (c.doubt for c in found))], frame.of_file)):
             logger.warning("%s has columns taken for categories: %s", source, said)
         return learnt
 

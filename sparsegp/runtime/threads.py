@@ -127,8 +127,8 @@ class ThreadRuntime(Runtime):
         if pool is None or len(items) == 1:
             return [work(item) for item in items]
         ended = sorted(_answers(pool, work, items), key=lambda each: each[0])
-        for error in (each[2] for each in ended if each[2] is not None):
-            raise error
+        if errors := [error for _, _, error in ended if error is not None]:
+            raise errors[0]
         return [answer for _, answer, _ in ended]
 
 
@@ -145,7 +145,7 @@ def _answers(
     before an unlimited wait is handled only after it.
     """
     ended, begun = SimpleQueue[tuple[int, Any, BaseException | None]](), list[int]()
-    done, stopped = list[int](), list[bool]()
+    done, stopped, left = list[int](), list[bool](), len(items)
 
     def call(number: int) -> None:
         begun.append(number)
@@ -160,7 +160,6 @@ def _answers(
     try:
         for number in range(len(items)):
             pool.submit(call, number)
-        left = len(items)
         while left:
             try:
                 found = ended.get(timeout=CHECK_SECONDS)
@@ -171,5 +170,5 @@ def _answers(
             yield found
     finally:
         stopped.append(True)
-        while len(done) < len(begun):
+        while left and len(done) < len(begun):
             time.sleep(0.001)

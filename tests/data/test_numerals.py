@@ -104,9 +104,6 @@ def test_a_form_knows_its_decimal_mark():
         assert math.isnan(value_of(word, form))
 
 
-RAW = {"price": "$", "share": "%", "sold": ","}
-
-
 def raw_table(n=240, comma=False):
     """Return a table with numbers written in several ways, and the same numbers."""
     rng = np.random.default_rng(n)
