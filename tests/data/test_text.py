@@ -57,6 +57,18 @@ def test_kinds_are_found(tmp_path):
     assert (table.y.tolist(), table.label) == (["a", "b", "a", "b"], "y")
 
 
+@pytest.mark.parametrize("end", [",,,,,,\n", ',"", ,,,,\n,,,,,,\n', ",,,,,,"])
+def test_blank_rows_at_the_end_are_no_rows(tmp_path, end):
+    path = tmp_path / "a.csv"
+    path.write_text(PEOPLE)
+    expected = columns(path), open_dataset(path).train.y.tolist()
+    path.write_text(PEOPLE + end)
+    assert (columns(path), open_dataset(path).train.y.tolist()) == expected
+    path.write_text(PEOPLE + end.replace(",", ",1", 1))
+    with pytest.raises(DataError, match=r"line 7 \(row 4\), column 'y': the label is missing"):
+        open_dataset(path)
+
+
 WRITTEN = {
     "a.csv.gz": lambda text: gzip.compress(text.encode()),
     "a.csv.bz2": lambda text: bz2.compress(text.encode()),

@@ -44,6 +44,18 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def traced() -> Iterator[None]:
+    """Trace what Python and numpy hold through all tests of a file.
+
+    It is not stopped after each reader, where threads of libraries may be at work, and would crash;
+    but at the end, as whatever follows would take several times as long.
+    """
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
 def campaigns(few: int, many: int) -> pytest.MarkDecorator:
     """Parametrise a test by its inputs: few, or many, or `SPARSEGP_FUZZ`, in the long campaign."""
     most = int(os.environ.get("SPARSEGP_FUZZ", str(many)))
@@ -74,8 +86,6 @@ def outcome(read: Callable[[], Any], *named: str, most: int = HELD) -> Any:
     most : int
         Bytes that Python and numpy may hold.
     """
-    if not tracemalloc.is_tracing():
-        tracemalloc.start()  # never stopped: threads of libraries may be at work, and crash
     with peak_memory() as held:
         try:
             with limited():

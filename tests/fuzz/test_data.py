@@ -16,7 +16,7 @@ from sparsegp.data import encode, open_dataset, summarise
 from sparsegp.errors import DataError
 from tests.data import files
 from tests.fuzz.damage import NUMBERS, altered_folder
-from tests.fuzz.limits import HELD, MEMORY, campaign, campaigns, outcome
+from tests.fuzz.limits import HELD, MEMORY, campaign, campaigns, outcome, traced  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:overflow encountered in cast:RuntimeWarning"  # of zarr, for a fill value like 1e308

@@ -17,7 +17,7 @@ import sparsegp
 from sparsegp.errors import SparseGPError, StoreError
 from sparsegp.store import CHECKPOINT, folder_of, read_file, write_file
 from tests.fuzz.damage import DEEP, altered, cut_and_flipped, nasty
-from tests.fuzz.limits import campaign, campaigns, outcome
+from tests.fuzz.limits import campaign, campaigns, outcome, traced  # noqa: F401 - a fixture
 from tests.store.archives import forge, members_of
 
 NAME = "file.zarr.zip"

@@ -132,11 +132,12 @@ class Text:
         """Whether its first row holds the column names."""
         return self.layout.header is not None and not any(self.columns.before)
 
-    def values(self) -> tuple[Any, dict[int, Any]]:
+    def values(self, n_rows: int | None = None) -> tuple[Any, dict[int, Any]]:
         """Return the values of the columns by index, and the texts of those that are not inputs.
 
         An id may be an input too. pandas converts columns of numbers. If one turns out to have
-        words, the file is read again, with this column as text.
+        words, the file is read again, with this column as text; and without blank rows at its end,
+        as spreadsheets write them, if labels are read.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -147,7 +148,7 @@ class Text:
         parts, words = list[Any](), {*inputs}
         while words:
             parts, words = [], set[int]()
-            for part in self._parts(numeric):
+            for part in self._parts(numeric, n_rows):
                 words |= {place for place in numeric if part[place].dtype.kind not in "iuf"}
                 if words and not parts:
                     break  # the first part shows most of them
@@ -158,7 +159,9 @@ class Text:
             raise DataError(f"{self.name} has no rows under its header, {named}")
         whole = pd.concat(parts, ignore_index=True)
         if (whole[last].isna() | (whole[last] == "")).any():  # with which pandas fills short rows
-            self._require_width()
+            n_filled = self._require_width()
+            if n_filled < len(whole) and places.label is not None:
+                return self.values(n_filled)
         texts = {place: whole[place] for place in places.others}
         for place in inputs - numeric:
             whole[place] = self._words(whole[place], kinds.get(places.inputs[place]))
@@ -236,7 +239,7 @@ class Text:
                     "comma; write a comma instead, or nothing if it separates thousands"
                 )
 
-    def _parts(self, numeric: Collection[int]) -> Iterator[Any]:
+    def _parts(self, numeric: Collection[int], n_rows: int | None) -> Iterator[Any]:
         """Yield data frames of consecutive rows, with numbered columns."""
         import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -254,6 +257,7 @@ class Text:
             "decimal": layout.decimal,
             "chunksize": max(1, CHUNK_VALUES // layout.width),
             "low_memory": False,
+            "nrows": n_rows,
             **exact,
         }
         held = 0
@@ -277,15 +281,23 @@ class Text:
             for line, row in islice(rows, int(self.starts_with_names), None):
                 yield line + self.columns.before[0], row
 
-    def _require_width(self) -> None:
-        """Raise a `DataError` if a row does not have as many fields as the first one."""
-        width = self.layout.width
-        for line, fields in self._rows():
+    def _require_width(self) -> int:
+        """Return the number of rows without blank ones at the end.
+
+        Raises
+        ------
+        DataError
+            If a row does not have as many fields as the first one.
+        """
+        width, filled = self.layout.width, 0
+        for row, (line, fields) in enumerate(self._rows(), 1):
             if len(fields) != width:
                 raise DataError(
                     f"{self.name}, line {line} has {plural(len(fields), 'field')}; {width} are "
                     "expected, as in the first line"
                 )
+            filled = row if any(map(str.strip, fields)) else filled
+        return filled
 
     def labels(self, place: int, texts: Any, is_id: bool) -> Any:
         """Return labels, of one type, or ids as strings; raise a `DataError` if one is missing."""
