@@ -261,18 +261,18 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
 
 def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
     """Return the bytes of the largest trial of a search, with its sample (fit/trial.py)."""
-    rows = min(shape.n, plan.sample_rows(shape.p))
+    rows = min(shape.n, plan.sample_rows(shape.n, shape.p))
     most = plan.ACTIVE_SIZES[-2] if settings.n_active is None else shape.n_active
     d, item = min(most, plan.MAX_ACTIVE, rows), settings.dtype.itemsize
     inputs = shape.p * rows * (2 * shape.itemsize + DOUBLE + 2 * item)
     learnt = min(plan.REESTIMATE_ACTIVE, max(plan.FIRST_ACTIVE, most))
-    learnt *= min(rows, plan.REESTIMATE_ROWS)
+    learnt *= min(rows, plan.reestimated_rows(shape.n))
     return inputs + max(item * d * rows + 6 * DOUBLE * d**2, LEARNING_MATRICES * item * learnt)
 
 
 def _sample_bytes(shape: Shape) -> int:
     """Return the bytes of a search's sample while sent to workers, and of the scaling rule."""
-    rows = min(shape.n, plan.sample_rows(shape.p))
+    rows = min(shape.n, plan.sample_rows(shape.n, shape.p))
     return shape.p * ((COPIES + 2) * rows * shape.itemsize + 2 * DOUBLE * min(shape.n, DRAWN_ROWS))
 
 

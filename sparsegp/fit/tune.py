@@ -28,9 +28,7 @@ from sparsegp.learning.metric import NONE
 from sparsegp.learning.plan import (
     ACTIVE_SIZES,
     GUARD_ERRORS,
-    MAX_ROWS,
     MIN_ROWS_FOR_SEARCH,
-    REESTIMATE_ROWS,
     Plan,
     noise_level,
     sample_rows,
@@ -234,7 +232,8 @@ class Tuning(Run[Tuned]):
                 )
         if searches:
             is_default = self.max_trials is None
-            most = sample_rows(data.summary.p, MAX_ROWS if is_default else REESTIMATE_ROWS)
+            least = {} if is_default else {"least": 0}
+            most = sample_rows(data.summary.n, data.summary.p, **least)
             parts = 1 if is_default else SEARCH_FOLDS
             self.sample = draw_sample(data, self.scalings, settings, most, scheduler, parts)
         self.outcomes: dict[Trial, Outcome] = {}
@@ -279,8 +278,9 @@ class Tuning(Run[Tuned]):
         return Tuned(**self.choice, trials=trials, columns=columns_of(self.data.train))
 
     def _plan(self, sample: Sample) -> Plan:
+        summary = self.data.summary
         plan = Plan.of(
-            (sample.n_train, len(sample.X) - sample.n_train, self.data.summary.p),
+            (sample.n_train, len(sample.X) - sample.n_train, summary.p, summary.n),
             self.n_active,
             self.max_trials,
             n_groups=0 if sample.groups is None else int(sample.groups.max()) + 1,

@@ -1,7 +1,7 @@
 """Size of a search: rows and active rows of its trials, and number of candidates."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import entr
@@ -11,8 +11,8 @@ from sparsegp.learning.space import MAX_ROUGH_COLUMNS, SAFE
 from sparsegp.types import Doubles, Integers
 
 MAX_ROWS, MAX_ACTIVE = 16000, 2000
-"""Maximum numbers of rows and active rows of a trial, to bound its time; no lower, since few active
-rows favour smooth kernels."""
+"""Maximum numbers of rows and active rows of a trial, to bound its time, unless more rows are
+re-estimated from; no lower, since few active rows favour smooth kernels."""
 MAX_HELD_OUT = 4000
 """Maximum number of held-out rows."""
 MAX_ENTRIES, MIN_SAMPLE = 40_000_000, 2000
@@ -43,9 +43,11 @@ MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT = 1500, 20
 """Minimum numbers of rows to fit for input warping, in all and per segment of a column. With fewer
 in all there is cross-validation, and warping would start from length scales averaged over the folds
 and so learnt from the held-out rows; with fewer per segment it is noise."""
-REESTIMATE_ROWS, REESTIMATE_ENTRIES, COLUMNS_PER_CLASS, REESTIMATE_ACTIVE = 8000, 1_000_000, 4, 1000
-"""Limits of re-estimation: rows; rows times columns, or times classes, of which each counts as four
-columns; and active rows."""
+REESTIMATE_ROWS, REESTIMATE_ACTIVE = (8000, 32000), 1000
+"""Rows from which length scales are re-estimated: half of all rows, but at least and at most so
+many; and the maximum number of active rows."""
+FEW_COLUMNS, COLUMNS_PER_CLASS = 125, 4
+"""With more columns there are fewer of these rows in proportion; each class counts as four."""
 ACTIVE_SIZES = (1000, 2000, 4000)
 """Numbers of active rows to choose from, if the number is not given."""
 NOISY, NOISY_MANY = 0.75, 0.95
@@ -53,9 +55,19 @@ NOISY, NOISY_MANY = 0.75, 0.95
 more than two classes, where length scales still gain above the first."""
 
 
-def sample_rows(p: int, most: int = MAX_ROWS) -> int:
-    """Return the maximum number of rows of a sample with p columns, to fit `most` of them."""
-    return min(most + MAX_HELD_OUT, max(MIN_SAMPLE, MAX_ENTRIES // p))
+def reestimated_rows(n: int) -> int:
+    """Return the maximum number of rows from which length scales are re-estimated, of n rows."""
+    least, most = REESTIMATE_ROWS
+    return min(max(n // 2, least), most)
+
+
+def sample_rows(n: int, p: int, least: int = MAX_ROWS) -> int:
+    """Return the maximum number of rows of a sample of n rows with p columns.
+
+    At least `least` rows can be fitted, if there are so many.
+    """
+    most = max(least, reestimated_rows(n)) + MAX_HELD_OUT
+    return min(most, max(MIN_SAMPLE, MAX_ENTRIES // p))
 
 
 def noise_level(shares: Doubles | Integers) -> float:
@@ -106,6 +118,8 @@ class Plan:
     confirmation : Size, optional
         Trials that decide between kinds of kernel, if more rows can be fitted than are re-estimated
         from.
+    n_rows, n_active : int
+        Numbers of rows and of active rows of the run, unless the latter are chosen from `sizes`.
     is_regression : bool
         Whether it is a regression.
     noise : float, optional
@@ -125,13 +139,15 @@ class Plan:
     safe: int | None = None
     reestimation: Size | None = None
     confirmation: Size | None = None
+    n_rows: int = 0
+    n_active: int = 0
     is_regression: bool = False
     noise: float | None = None
 
     @classmethod
     def of(
         cls,
-        shape: tuple[int, int, int],
+        shape: tuple[int, ...],
         n_active: int,
         max_trials: int | None,
         *,
@@ -144,9 +160,9 @@ class Plan:
 
         Parameters
         ----------
-        shape : (int, int, int)
-            Numbers of rows to fit, of which at most `MAX_ROWS` are used, of held-out rows and of
-            columns.
+        shape : tuple of int
+            Numbers of rows to fit, of held-out rows, of columns and, if there are more rows, of
+            all training rows.
         n_active : int
             Number of active rows of the run.
         max_trials : int or None
@@ -160,10 +176,12 @@ class Plan:
         validation : callable
             Maps a number of rows to how many of them are validation rows and cannot be active.
         """
-        (n, held_out, p), is_regression = shape, n_classes == 0
+        (n, held_out, p, *more), is_regression = shape, n_classes == 0
+        n_rows = max(n + held_out, *more, 0)
+        reestimated = reestimated_rows(n_rows)
         by_column = p <= MAX_ROUGH_COLUMNS and n >= MIN_ROWS_FOR_ARD
         enough = max(MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT * SEGMENTS * (n_groups or p))
-        rows, last = min(n, FIRST_ROWS), min(n, MAX_ROWS)
+        rows, last = min(n, FIRST_ROWS), min(n, max(MAX_ROWS, reestimated))
         first = Size(rows, min(n_active, FIRST_ACTIVE, rows - validation(rows)))
         most = (last - validation(last)) * 4 // 5
         if sizes and most < sizes[0]:  # nearly all rows become active anyway
@@ -173,7 +191,7 @@ class Plan:
         tried += [d for d in sizes if d <= MAX_ACTIVE]
         widest = max(p, COLUMNS_PER_CLASS * n_classes)
         is_safe = n < MIN_ROWS_FOR_WARPING and p <= MAX_ROUGH_COLUMNS and not is_regression
-        all_rows = min(n + held_out, REESTIMATE_ROWS, REESTIMATE_ENTRIES // widest)
+        all_rows = min(n + held_out, reestimated, reestimated * FEW_COLUMNS // widest)
         is_reestimated = by_column and min(n, all_rows) >= MIN_ROWS_FOR_WARPING
         wanted = min(REESTIMATE_ACTIVE, max(FIRST_ACTIVE, n_active))
         return cls(
@@ -188,5 +206,20 @@ class Plan:
             safe=SAFE if is_safe else None,
             reestimation=Size(all_rows, wanted) if is_reestimated else None,
             confirmation=Size(last, wanted // 2) if is_reestimated and last > all_rows else None,
+            n_rows=n_rows,
+            n_active=n_active,
             is_regression=is_regression,
         )
+
+    def last(self, n_active: int | None) -> Size | None:
+        """Return the size of the last re-estimation, if any; `n_active` was chosen from `sizes`.
+
+        There are no fewer active rows per row than in the run, or length scales come out too long;
+        but half as many where more than the smallest size gain little.
+        """
+        if (size := self.reestimation) is None:
+            return None
+        if self.grown and n_active == self.sizes[0]:
+            return replace(size, n_active=size.n_active // 2)
+        alike = self.n_rows * size.n_active // (n_active or self.n_active)
+        return replace(size, rows=min(size.rows, max(alike, REESTIMATE_ROWS[0])))

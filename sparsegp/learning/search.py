@@ -111,8 +111,8 @@ class Search:
         Number of active rows chosen so far.
     slower : set of int
         Sums and candidates with a metric, whose fits take longer.
-    last : Size or None
-        Rows and active rows of the last stage, if there is one.
+    is_reestimated : bool
+        Whether length scales were re-estimated.
     """
 
     def __init__(self, candidates: Candidates, plan: Plan, try_out: TryOut) -> None:
@@ -120,7 +120,7 @@ class Search:
         self.outcomes: dict[int, Outcome] = {}
         self.winner, self.n_active = 0, plan.sizes[0] if plan.sizes else None
         self.slower: set[int] = set()
-        self.last: Size | None = None
+        self.is_reestimated = False
 
     def compare(self) -> bool:
         """Compare the first candidates on few rows."""
@@ -279,15 +279,14 @@ class Search:
         if len(nlpp) < len(learnt):
             return False
         self._set_winner(min(nlpp, key=nlpp.__getitem__), found)
-        self.last = size
+        self.is_reestimated = True
         return True
 
     def finish(self) -> bool:
         """Re-estimate length scales from all rows; fewer active ones where more gain little."""
-        if (size := self.last) is None:
+        size = self.plan.last(self.n_active)
+        if size is None or not self.is_reestimated:
             return True
-        if self.plan.grown and self.n_active == self.plan.sizes[0]:
-            size = replace(size, n_active=size.n_active // 2)
         found = self._reestimated([self.winner], size)
         if found and found[self.winner].nlpp is not None:
             self._set_winner(self.winner, found)

@@ -98,7 +98,9 @@ def test_sizes_of_a_search(max_trials):
     assert few == Size(200, 180)
     assert plan.sizes == list(module.ACTIVE_SIZES)
     assert [size.n_active for size in plan.grown] == [250, 500, 1000, 2000]
-    assert {size.rows for size in plan.grown} == {module.MAX_ROWS}
+    for n, rows in ((20_000, module.MAX_ROWS), (60_000, 30_000), (10**6, 32_000)):
+        plan = Plan.of((n, 0, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
+        assert {size.rows for size in plan.grown} == {rows}
     assert Plan.of((60000, 0, 20), 200, max_trials).sizes == []  # the number was given
     small = Plan.of((1800, 0, 20), 1000, max_trials, sizes=module.ACTIVE_SIZES)
     assert small.grown == [Size(1800, d) for d in (250, 500, 1000, 1440)]
@@ -310,7 +312,10 @@ def test_failures_come_last_and_the_first_of_equals_first():
     assert (found.kernel, found.nlpp) == (candidates.known[2].kernel, 0.25)
 
 
-@pytest.mark.parametrize(("n", "rows"), [(1499, None), (1601, 2001), (7700, 8000), (50000, 8000)])
+@pytest.mark.parametrize(
+    ("n", "rows"),
+    [(1499, None), (1601, 2001), (7700, 8000), (15600, 8000), (40000, 20200), (99000, 32000)],
+)
 def test_length_scales_of_the_best_are_learnt_again_from_half_and_from_all_rows(n, rows):
     nature = Nature({GIVEN: 0.1, learnt(GIVEN): 0.2})
     found = outcome(nature, None, n=n, held_out=400, learns_again=True)
@@ -383,6 +388,25 @@ def test_they_are_learnt_with_as_many_active_rows_as_a_run_has(asked, n_active):
     assert plan.reestimation == Size(8000, n_active)
     assert plan.confirmation == Size(9000, n_active // 2)
     assert Plan.of((7700, 300, 2), asked, None).confirmation is None
+
+
+@pytest.mark.parametrize(
+    ("n", "chosen", "size"),
+    [
+        (60_000, 1000, Size(30_000, 500)),  # more promised too little
+        (60_000, 2000, Size(30_000, 1000)),
+        (60_000, 4000, Size(15_000, 1000)),
+        (20_000, 4000, Size(8000, 1000)),
+        (9000, 4000, Size(8000, 1000)),
+        (10**6, 4000, Size(32_000, 1000)),
+    ],
+)
+def test_the_last_time_there_are_as_many_active_rows_per_row_as_in_the_model(n, chosen, size):
+    plan = Plan.of((min(n, 32_000), 0, 2, n), 4000, None, sizes=module.ACTIVE_SIZES)
+    assert plan.last(chosen) == size
+    given = Plan.of((min(n, 32_000), 0, 2, n), 4000, None)
+    assert given.last(None) == Plan.last(plan, 4000)
+    assert Plan.of((1400, 0, 2), 4000, None).last(None) is None
 
 
 @pytest.mark.parametrize(
