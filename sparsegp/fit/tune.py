@@ -28,6 +28,7 @@ from sparsegp.learning.metric import NONE
 from sparsegp.learning.plan import (
     ACTIVE_SIZES,
     GUARD_ERRORS,
+    MAX_ROWS,
     MIN_ROWS_FOR_SEARCH,
     Plan,
     noise_level,
@@ -232,8 +233,7 @@ class Tuning(Run[Tuned]):
                 )
         if searches:
             is_default = self.max_trials is None
-            least = {} if is_default else {"least": 0}
-            most = sample_rows(data.summary.n, data.summary.p, **least)
+            most = sample_rows(data.summary.n, data.summary.p, MAX_ROWS if is_default else 0)
             parts = 1 if is_default else SEARCH_FOLDS
             self.sample = draw_sample(data, self.scalings, settings, most, scheduler, parts)
         self.outcomes: dict[Trial, Outcome] = {}

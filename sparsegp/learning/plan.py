@@ -177,7 +177,7 @@ class Plan:
             Maps a number of rows to how many of them are validation rows and cannot be active.
         """
         (n, held_out, p, *more), is_regression = shape, n_classes == 0
-        n_rows = max(n + held_out, *more, 0)
+        n_rows = max((n + held_out, *more))
         reestimated = reestimated_rows(n_rows)
         by_column = p <= MAX_ROUGH_COLUMNS and n >= MIN_ROWS_FOR_ARD
         enough = max(MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT * SEGMENTS * (n_groups or p))

@@ -405,7 +405,7 @@ def test_the_last_time_there_are_as_many_active_rows_per_row_as_in_the_model(n, 
     plan = Plan.of((min(n, 32_000), 0, 2, n), 4000, None, sizes=module.ACTIVE_SIZES)
     assert plan.last(chosen) == size
     given = Plan.of((min(n, 32_000), 0, 2, n), 4000, None)
-    assert given.last(None) == Plan.last(plan, 4000)
+    assert given.last(None) == plan.last(4000)
     assert Plan.of((1400, 0, 2), 4000, None).last(None) is None
 
 
