@@ -122,13 +122,14 @@ def test_a_stream(trained, files, start, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("end", "blank"), [("\n", "\n" * 20), ("\n", ""), ("\r\n", "  \r\n" * 3), ("\r", "\r")]
+    ("end", "blank", "mark"),
+    [("\n", "\n" * 20, ""), ("\n", "", ""), ("\r\n", "  \r\n" * 3, "sep=,\r\n"), ("\r", "\r", "")],
 )
-def test_batches_of_a_stream_end_where_rows_do(end, blank, trained, tmp_path, monkeypatch):
+def test_batches_of_a_stream_end_where_rows_do(end, blank, mark, trained, tmp_path, monkeypatch):
     """Whatever blank lines, line breaks in quotes and single quotes there are."""
     monkeypatch.setattr("sparsegp.cli.tables.LINES", 7)
     rows = [f'{n}.5,2,3,4,{n}","a\n\n{n}"' + end for n in range(40)]
-    text = blank + blank.join(["a,b,c,d,inch,key" + end, *rows]) + blank
+    text = mark + blank + blank.join(["a,b,c,d,inch,key" + end, *rows]) + blank
     (tmp_path / "rows.csv").write_bytes(text.encode())
     how = ("--out", "-", "--id-column", "key", "--drop", "inch")
     expected = invoke("predict", trained, tmp_path / "rows.csv", *how).stdout

@@ -35,8 +35,11 @@ MISSING = DASHES.union(
 )
 """Words that stand for a missing value in every column, dashes in inputs alone."""
 
-COMMENTS = ("#", "sep=", '"sep=')
-"""Starts of first lines that may be neither a header nor values."""
+COMMENT = "#"
+"""Start of first lines that may be neither a header nor values."""
+
+DELIMITER_MARK = re.compile(r'(?i:("?)sep=(.)\1)(\r\n?|\n)')
+"""Pattern of a first line that names the delimiter for spreadsheets."""
 
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
 """Pattern of words that look like a date."""
@@ -47,13 +50,17 @@ UTF_8, WINDOWS, LAST_RESORT = "utf-8-sig", "cp1252", "latin-1"
 
 
 class Layout(NamedTuple):
-    """Layout of a text file; the header has the column names, if there is one."""
+    """Layout of a text file; the header has the column names, if there is one.
+
+    A file that is marked has a first line that names its delimiter.
+    """
 
     encoding: str
     delimiter: str
     decimal: str
     width: int
     header: tuple[str, ...] | None
+    marked: bool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,15 +108,18 @@ def _decodes(name: str, encoding: str) -> bool:
 def layout_of(name: str, columns: Columns) -> Layout:
     """Detect the layout of a text file, as far as it is not given.
 
-    The delimiter is the first of `;`, tab, `,` and `|` that splits the first rows into equal
-    numbers of fields, else white space. The decimal mark is a comma if numbers have one and none
-    has a point. The first row is a header if its fields are unlike those of the rows below.
+    The delimiter is that of a first line like "sep=;", else the first of `;`, tab, `,` and `|` that
+    splits the first rows into equal numbers of fields, else white space. The decimal mark is a
+    comma if numbers have one and none has a point. The first row is a header if its fields are
+    unlike those of the rows below.
     """
     encoding = _encoding(name, columns)
     head, cut = head_of(name, encoding)
-    if head.startswith(COMMENTS):
+    mark = DELIMITER_MARK.match(head)
+    head, marked = (head[mark.end() :], mark[2]) if mark else (head, None)
+    if head.startswith(COMMENT):
         _refuse_comment(head, cut, columns.delimiter, columns.called or name)
-    delimiter = columns.delimiter or _delimiter(head, cut, name)
+    delimiter = columns.delimiter or marked or _delimiter(head, cut, name)
     delimiter = SPELT.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise DataError(f"`delimiter` must be one character, got {quoted(delimiter)}")
@@ -131,7 +141,7 @@ def layout_of(name: str, columns: Columns) -> Layout:
         has_header = columns.named_in(fields) or _is_header(fields, rest, decimal, called)
     header = column_names(fields) if has_header else None
     require_distinct(header or (), name)
-    return Layout(encoding, delimiter, decimal, len(fields), header)
+    return Layout(encoding, delimiter, decimal, len(fields), header, bool(mark))
 
 
 def head_of(name: str, encoding: str) -> tuple[str, bool]:
@@ -160,13 +170,13 @@ def _refuse_comment(head: str, cut: bool, delimiter: str | None, name: str) -> N
     Some write their column names after a "#".
     """
     first, *lines = islice(io.StringIO(head, newline=None), COMPARED)
-    rest = "".join(dropwhile(lambda line: line.startswith(COMMENTS), lines))
+    rest = "".join(dropwhile(lambda line: line.startswith(COMMENT), lines))
     mark = SPELT.get(delimiter or "", delimiter) or _delimiter(rest, cut, name)
     rows = _head_rows(first + rest, False, mark, name, 2)
-    if len({len(row) for row in rows}) == 2 or not first.startswith("#"):
+    if len({len(row) for row in rows}) == 2:
         raise DataError(
             f"{name}, line 1: {quoted(first.strip())} must be column names or values, and looks "
-            "like a comment or a mark for spreadsheets; remove such lines, or a # before names"
+            "like a comment; remove such lines, or a # before names"
         )
 
 

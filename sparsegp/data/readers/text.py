@@ -128,9 +128,10 @@ class Text:
     places: Places
 
     @property
-    def starts_with_names(self) -> bool:
-        """Whether its first row holds the column names."""
-        return self.layout.header is not None and not any(self.columns.before)
+    def above(self) -> tuple[bool, bool]:
+        """Whether a mark of the delimiter, and column names, are above its values."""
+        is_start, layout = not any(self.columns.before), self.layout
+        return is_start and layout.marked, is_start and layout.header is not None
 
     def values(self, n_rows: int | None = None) -> tuple[Any, dict[int, Any]]:
         """Return the values of the columns by index, and the texts of those that are not inputs.
@@ -244,11 +245,13 @@ class Text:
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         layout, marks = self.layout, [*MISSING, *self.columns.markers]
+        is_marked, has_names = self.above
         older = [*map(int, pd.__version__.split(".")[:2])] < [3, 1]
         exact = {"float_precision": "round_trip"} if older else {}
         options: dict[str, Any] = {
             "sep": r"\s+" if layout.delimiter == SPACE else layout.delimiter,
-            "header": 0 if self.starts_with_names else None,
+            "header": 0 if has_names else None,
+            "skiprows": int(is_marked),
             "names": range(layout.width),
             "dtype": {place: "str" for place in range(layout.width) if place not in numeric},
             "na_values": dict.fromkeys(numeric, marks),
@@ -278,7 +281,7 @@ class Text:
         """Yield line number and fields of each row again, for messages."""
         with text_of(self.name, self.layout.encoding) as file:
             rows = rows_of(file, self.layout.delimiter, self.name)
-            for line, row in islice(rows, int(self.starts_with_names), None):
+            for line, row in islice(rows, sum(self.above), None):
                 yield line + self.columns.before[0], row
 
     def _require_width(self) -> int:
