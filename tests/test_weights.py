@@ -72,7 +72,7 @@ def test_weights_of_classes():
     found = estimator.fit(X, Y).predict_proba(X[:9])
     np.testing.assert_array_equal(found, named.predict_proba(X[:9]))
     for labels in (Y.astype(float), np.array(list("abcd"))[Y]):
-        weights = {np.unique(labels)[3].item(): 0}
+        weights = pd.Series({np.unique(labels)[3].item(): 0})
         assert len(train(X, labels, class_weight=weights).classes) == 3
         estimator.set_params(class_weight=weights).fit(X, labels)
         assert estimator.classes_.tolist() == np.unique(labels)[:3].tolist()

@@ -14,7 +14,7 @@ does, as columns of few values agree by chance.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -74,8 +74,8 @@ def class_weights(text: str) -> dict[str, float]:
 
 
 def class_weight_text(given: Any) -> Any:
-    """Convert a mapping from labels to weights to text; return anything else unchanged."""
-    if not isinstance(given, Mapping):
+    """Convert a mapping, or series, of weights by labels to text; return anything else as it is."""
+    if not hasattr(given, "items"):
         return given
     plain = {plain_text(label): weight for label, weight in given.items()}
     try:

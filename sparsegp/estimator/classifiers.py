@@ -1,5 +1,6 @@
 """Classifiers for scikit-learn."""
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -185,7 +186,8 @@ class SparseGPClassifier(SparseEstimator, Classifier):
 def _distinct(classes: Any) -> Labels:
     """Return the sorted labels given as classes, in the type that those of a fit have."""
     try:
-        found: Labels = np.unique(to_memory(np.asarray(classes)))
+        given = [*classes] if isinstance(classes, Set) else classes
+        found: Labels = np.unique(to_memory(np.asarray(given)))
     except (DataError, TypeError):
         raise SettingsError(
             "classes must be all numbers or all words, and none missing, got "

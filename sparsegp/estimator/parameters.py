@@ -149,8 +149,11 @@ def n_threads(n_jobs: object) -> int:
 
 
 def to_plain_json(value: Any) -> Any:
-    """Convert a parameter to plain JSON: NumPy scalars to Python's, kernels to text."""
-    if isinstance(value, Mapping):
+    """Convert a parameter to plain JSON: NumPy scalars to Python's, kernels to text.
+
+    A series of pandas is a mapping, too.
+    """
+    if hasattr(value, "items"):
         return {plain_text(name): to_plain_json(each) for name, each in value.items()}
     if isinstance(value, np.generic):
         return value.item()

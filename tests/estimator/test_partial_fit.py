@@ -32,7 +32,7 @@ def test_parts_are_nearly_as_good_as_all_rows_at_once():
     parts, (X, y) = [stripes(seed) for seed in range(4)], stripes(9, 1000)
     fitted = classifier()
     for part in parts:
-        fitted.partial_fit(*part, classes=["left", "middle", "right"])
+        fitted.partial_fit(*part, classes={"right", "left", "middle"})
     whole = classifier().fit(*(np.concatenate(each) for each in zip(*parts, strict=True)))
     assert fitted.score(X, y) > whole.score(X, y) - 0.02
     assert fitted.score(X, y) > classifier().fit(*parts[0]).score(X, y)
