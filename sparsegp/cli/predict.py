@@ -102,11 +102,16 @@ def reasons(wanted: dict[str, Any]) -> list[str]:
 def predictions(
     model: "Model", rows: Iterable[tuple[Any, Any]], wanted: dict[str, Any], count: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the arrays to write for each batch of rows, and count the rows."""
+    """Yield the arrays to write for each batch of rows, and count the rows.
+
+    Ids, which are first, have `id_` before their name if it is that of another column.
+    """
     import numpy as np
 
-    for X, found in rows:
-        count["rows"] += len(X)
+    from sparsegp.cli.predictions import names_of
+
+    for X, ids in rows:
+        count["rows"], found = count["rows"] + len(X), dict[str, Any]()
         if model.is_regression:
             found["labels"], variance = model.predictive_mean_and_variance(X)
             found["variance"] = variance[:, np.newaxis]
@@ -129,4 +134,5 @@ def predictions(
         if rejected:
             found["rejected"] = np.any(rejected, axis=0)
             count["rejected"] += int(found["rejected"].sum())
-        yield found
+        taken = names_of(found, model.classes)
+        yield {"id_" * (name in taken) + name: each for name, each in ids.items()} | found

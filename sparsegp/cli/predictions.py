@@ -46,6 +46,12 @@ def columns_of(batches: Batches, classes: Labels) -> Iterator[tuple[list[str], l
         yield names, columns
 
 
+def names_of(found: dict[str, Any], classes: Labels) -> set[str]:
+    """Return the names of predictions in files of any format."""
+    ((names, _),) = columns_of(iter([found]), classes)
+    return {*names, *found, "classes"}
+
+
 def harmless(text: str) -> str:
     """Escape control characters, and prefix what a spreadsheet would take for a formula."""
     text = visible(text)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data.frames import is_number, listed
+from sparsegp.data.numerals import form_of, value_of
 from sparsegp.errors import DataError, quoted
 from sparsegp.state import MAX_MAGNITUDE
 from sparsegp.types import Doubles, Integers, Labels
@@ -210,7 +211,7 @@ class Numbers:
 
 
 def as_numbers(y: Any, source: str) -> Doubles:
-    """Return the targets of a regression as doubles, (n,).
+    """Return the targets of a regression as doubles, (n,), also from texts such as "$1,234.50".
 
     Raises
     ------
@@ -223,6 +224,9 @@ def as_numbers(y: Any, source: str) -> Doubles:
             numbers = labels.astype(np.float64)
             if any(map(CODE.match, labels.tolist())) or (np.abs(numbers) >= TOO_LARGE).any():
                 labels = numbers
+        words, places = np.unique(labels, return_inverse=True)
+        if labels.dtype.kind == "U" and (form := form_of(words.tolist())):
+            labels = np.array([value_of(word, form) for word in words.tolist()])[places]
     if labels.dtype.kind not in REAL_KINDS:
         found = labels.tolist()
         row = next((row for row, label in enumerate(found) if not is_number(label)), 0)

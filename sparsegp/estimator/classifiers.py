@@ -49,8 +49,8 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
         )
 
     def _find_classes(self, y: Labels) -> Labels:
+        classes = _distinct(y)
         check_classification_targets(y)
-        classes: Labels = np.unique(y)
         if self._two_classes and len(classes) > 2:
             raise SettingsError(
                 "Only binary classification is supported by likelihood="

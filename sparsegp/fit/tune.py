@@ -30,6 +30,7 @@ from sparsegp.learning.plan import (
     GUARD_ERRORS,
     MAX_ROWS,
     MIN_ROWS_FOR_SEARCH,
+    NOISY_COLUMNS,
     Plan,
     noise_level,
     sample_rows,
@@ -288,7 +289,8 @@ class Tuning(Run[Tuned]):
             sizes=self._sizes(),
             validation=self.settings.n_validation,
         )
-        if not (self.max_trials or plan.confirmation or self.settings.is_regression):
+        is_bounded = self.max_trials or plan.confirmation or summary.p > NOISY_COLUMNS
+        if not (is_bounded or self.settings.is_regression):
             plan = replace(plan, noise=noise_level(np.bincount(sample.target, sample.weights)))
         return replace(plan, errors=GUARD_ERRORS) if self.is_given or self._is_guarded else plan
 

@@ -50,9 +50,10 @@ FEW_COLUMNS, COLUMNS_PER_CLASS = 125, 4
 """With more columns there are fewer of these rows in proportion; each class counts as four."""
 ACTIVE_SIZES = (1000, 2000, 4000)
 """Numbers of active rows to choose from, if the number is not given."""
-NOISY, NOISY_MANY = 0.75, 0.95
+NOISY, NOISY_MANY, NOISY_COLUMNS = 0.75, 0.95, 50
 """NLPP relative to the entropy of the classes, above which labels are mostly noise; the second for
-more than two classes, where length scales still gain above the first."""
+more than two classes, where length scales still gain above the first. With more columns than these,
+without length scales, too many of no use may look like noise, too."""
 
 
 def reestimated_rows(n: int) -> int:

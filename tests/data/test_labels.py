@@ -114,12 +114,15 @@ def test_numbers():
     np.testing.assert_allclose(numbers.decode(target), y)
     assert as_numbers(np.array(["08", "10"]), "Z").tolist() == [8.0, 10.0]
     assert as_numbers(np.array(["36600000000000000000", "10"]), "Z").tolist() == [3.66e19, 10.0]
+    assert as_numbers(np.array(["$1,234.50", "$20", "-$3"]), "Z").tolist() == [1234.5, 20.0, -3.0]
+    assert as_numbers(np.array(["1.234,5 €", "7 €"]), "Z").tolist() == [1234.5, 7.0]
     for same in ([4, 4], [0.1] * 6):
         assert Numbers.of(np.array(same), "Z").scale == 1.0
     for bad, message in {
         (1.0, np.inf): "inf, in row 1",
         ("1.5", "a", "2"): "regression needs numbers as labels; Z has 'a' in row 1 ",
         ("1", "2"): "Z has '1' in row 0 ",
+        ("$1.5", "2 kg"): r"Z has '\$1.5' in row 0 ",
         (1e-170, 2e-170): "standard deviation at least 1e-100, found mean 1.5e-170",
         (1e120, 2e120): "at most 1e\\+100, ",
     }.items():

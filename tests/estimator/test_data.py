@@ -72,6 +72,13 @@ def test_labels_of_data_frames_keep_type_and_value(dtype):
         fitted.fit(X, y)
 
 
+def test_words_and_numbers_as_labels_are_refused(iris):
+    X, y = iris
+    labels = np.where(y == 1, "one", y.astype(object))
+    with pytest.raises(ValueError, match="classes must be all numbers or all words"):
+        SparseGPClassifier(n_active=20).fit(X, labels)
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_a_failed_fit_leaves_the_estimator_as_it_was(first, iris):
     X, y = iris

@@ -253,6 +253,14 @@ def test_it_is_the_default_and_overwritten_with_its_run(tmp_path, searching):
     assert sparsegp.train(few, y, n_active=50, posterior="active", stub_entries=10**6)
 
 
+@pytest.mark.parametrize(("columns", "stages"), [(50, {1}), (51, {1, 2})])
+def test_labels_that_look_like_noise_may_depend_on_few_of_many_columns(columns, stages):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((400, columns)), rng.integers(2, size=400)
+    found = tune(X, y, max_trials=None, n_active=20, runtime="threads=1")
+    assert {trial["rung"] for trial in found.trials} == stages
+
+
 CASES = {"few rows": (89, 4), "pixels": (120, 60), "few wide rows": (89, MAX_ROUGH_COLUMNS + 1)}
 SEARCHED = {"columns of one range": (60, None), "weights": (5, np.full(120, 2.0))}
 """Columns and weights of rows; ranks and simulated designs have one range as pixels have."""

@@ -140,6 +140,11 @@ def layout_of(name: str, columns: Columns) -> Layout:
         called = columns.called or name
         has_header = columns.named_in(fields) or _is_header(fields, rest, decimal, called)
     header = column_names(fields) if has_header else None
+    if header and len(fields) > 2 and sum(map(bool, fields)) == 1:
+        raise DataError(
+            f"{name}, line 1: {quoted(max(fields))} looks like a title, as {len(fields)} columns "
+            "need names; remove the lines above these"
+        )
     require_distinct(header or (), name)
     return Layout(encoding, delimiter, decimal, len(fields), header, bool(mark))
 
@@ -158,8 +163,8 @@ def head_of(name: str, encoding: str) -> tuple[str, bool]:
         cut = bool(file.read(1))
     if "\0" in head:
         raise DataError(
-            f"{name} is not text, as it has NUL characters; if it is of an encoding without a byte "
-            "order mark, such as utf-16-le, give `encoding`"
+            f"{name} is not text, as it has NUL characters; save a spreadsheet as CSV, name a "
+            "packed file .csv.gz or .csv.zip, or give the `encoding` if it is one like utf-16-le"
         )
     return head, cut
 
