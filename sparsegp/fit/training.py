@@ -168,17 +168,19 @@ class Training(SparseRun):
     def _shares(self, model: SparseModel, drawn: Integers, x: Doubles) -> Quantiles:
         """Return quantiles of the share of the prior variance left at the drawn rows x (m, p).
 
-        For active rows it is what the other active rows of their class leave. Without validation
-        rows, quantiles of past rows are returned if there are any.
+        For active rows it is what the other active rows of their class leave, or of the class that
+        is predicted for them if that is another. Without validation rows, quantiles of past rows
+        are returned if there are any.
         """
         if self.past is not None and self.past.shares is not None and not self.validation.any():
             return self.past.shares
-        shares = prior_shares(model.spans, x, model.most_probable_codes(x))
-        rows = self.active.rows
-        for span in model.spans:
+        codes, rows = model.most_probable_codes(x), self.active.rows
+        shares = prior_shares(model.spans, x, codes)
+        for code, span in enumerate(model.spans):
             _, places, own = np.intersect1d(drawn, rows[span.places], return_indices=True)
-            if len(own):
-                shares[places] = span.left_out_shares()[own]
+            alike = codes[places] == code
+            if alike.any():
+                shares[places[alike]] = span.left_out_shares()[own[alike]]
         return Quantiles.of(shares)
 
 

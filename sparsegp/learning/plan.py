@@ -212,6 +212,11 @@ class Plan:
             is_regression=is_regression,
         )
 
+    @property
+    def has_more_rows(self) -> bool:
+        """Whether there are more rows than length scales are re-estimated from."""
+        return self.reestimation is not None and self.n_rows > self.reestimation.rows
+
     def last(self, n_active: int | None) -> Size | None:
         """Return the size of the last re-estimation, if any; `n_active` was chosen from `sizes`.
 

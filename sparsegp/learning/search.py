@@ -342,7 +342,7 @@ class Search:
                 best.setdefault(self._kind(n), n)
         kinds = list(best.values())
         kept, others = kinds[:MAX_KINDS], kinds[MAX_KINDS:]
-        if self.plan.confirmation is not None and all(map(self._is_sum, kept)):
+        if self.plan.has_more_rows and all(map(self._is_sum, kept)):
             kept += [n for n in others if not self._is_sum(n)][:1]
         return kept
 

@@ -176,6 +176,11 @@ def test_with_few_rows_the_best_must_lead_a_safe_kernel(n, gain, leads):
     assert found.kernel.startswith(best if leads else safe)
 
 
+@pytest.mark.parametrize(("n", "more"), [(7000, False), (9000, True), (40000, True), (10**6, True)])
+def test_more_rows_than_are_reestimated_from(n, more):
+    assert Plan.of((n - n // 5, n // 5, 8, n), 1000, None).has_more_rows == more
+
+
 @pytest.mark.parametrize(("noise", "metric"), [(0.0, "full"), (100.0, "none")])
 def test_a_metric_must_lead_all_others(noise, metric):
     nature = Nature(noise=100.0)

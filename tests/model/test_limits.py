@@ -44,6 +44,18 @@ def test_without_validation_rows_those_of_training_are_judged_without_themselves
         assert held.mean() == pytest.approx(0.9, abs=0.07)
 
 
+def test_rows_are_no_less_new_where_labels_are_noise():
+    """Active rows are compared with those of the class that is predicted, as new rows are."""
+    shares = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, new = rng.standard_normal((150, 4)), rng.standard_normal((4000, 4))
+        y = np.digitize(np.sin(2.0 * X[:, 0]) + X[:, 1] + 2.0 * rng.normal(size=150), [-1, 0, 1])
+        model = sparsegp.train(X, y, kernel="10*rbf", n_active=150)
+        shares.append([np.mean(model.novelty(new) >= share) for share in (0.5, 0.9, 0.95)])
+    np.testing.assert_allclose(np.mean(shares, axis=0), [0.5, 0.1, 0.05], rtol=0.3)
+
+
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
 def test_sets_hold_the_true_class_as_often_as_asked(model, coverage):
     X, y = rows(4000, 1)
