@@ -111,7 +111,8 @@ def predictions(
     from sparsegp.cli.predictions import names_of
 
     for X, ids in rows:
-        count["rows"], found = count["rows"] + len(X), dict[str, Any]()
+        count["rows"] += len(X)
+        found = dict[str, Any]()
         if model.is_regression:
             found["labels"], variance = model.predictive_mean_and_variance(X)
             found["variance"] = variance[:, np.newaxis]

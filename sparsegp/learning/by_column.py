@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import entr
 
 from sparsegp.errors import NumericalError
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Product, Sum, parse, six_digits
@@ -41,8 +42,9 @@ FIRST, LONGEST = 0.5, 1.0
 """Largest change of a log parameter in the first iteration, and in any."""
 SHORTEST = 1 / 8
 """Smallest fraction of a step that is tried: values depend slightly on earlier fits."""
-TOLERANCE = 0.001
-"""Gain of an iteration, relative to the log probability, at which the ascent stops."""
+TOLERANCE, LEAST_EXPLAINED = 0.001, 0.02
+"""Relative gain of an iteration at which the ascent stops; and the smallest part of the entropy of
+the classes to which it is relative, see `_magnitude`."""
 RIDGE = 2.0
 """Penalty, in nats, on half the squared distance of the log parameters from their initial values.
 Chosen for 400 rows on splits of the training rows of twelve tables.
@@ -90,7 +92,8 @@ def learn_by_column(
     n_active, rounds : int
         Maximum numbers of active rows, and of iterations.
     tolerance : float
-        Gain of an iteration, relative to the log probability, at which the ascent stops.
+        Gain of an iteration at which the ascent stops, relative to the log probability or, where
+        labels are mostly noise, to what that exceeds the one of class shares by.
 
     Raises
     ------
@@ -112,7 +115,7 @@ def learn_by_column(
     step = FIRST / (float(np.abs(ascent.gradient).max()) or 1.0)
     bounds: dict[str, Any] = {"longest": LONGEST, "shortest": SHORTEST}
     for _ in range(rounds):
-        least = tolerance * abs(ascent.value)
+        least = tolerance * _magnitude(ascent.value, target, weights)
         if ascent.step(function, lambda right: step * right, 0.5 * least, **bounds) <= least:
             break
     away = ascent.point - start
@@ -124,6 +127,15 @@ def learn_by_column(
             "of smaller variance"
         )
     return learnt, -log_p / float(weights.sum())
+
+
+def _magnitude(log_p: float, target: Any, weights: Doubles) -> float:
+    """Return the magnitude of a log probability or, if smaller, of the part that inputs explain."""
+    if is_regression_target(target):
+        return abs(log_p)
+    shares = np.bincount(target, weights)
+    entropy = float(entr(shares / shares.sum()).sum() * shares.sum())
+    return min(abs(log_p), max(entropy + log_p, LEAST_EXPLAINED * entropy))
 
 
 def _shared(kernel: Kernel, groups: Integers) -> Integers:
