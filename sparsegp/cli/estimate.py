@@ -174,6 +174,8 @@ def about(seconds: float) -> str:
 
 def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield names and values of an estimate for display."""
+    from sparsegp.learning.plan import MAX_ROWS
+
     count = found.get("held_out")
     test = f" and {plural(count, 'test row')}" if count else ""
     labels = f"{found['classes']} classes" if found["classes"] else "a regression"
@@ -198,7 +200,8 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     more = ", without the learning of the kernel" if found["learns"] else ""
     more = " for one factorisation" if "flops" in found else more
     if found["searches"]:
-        more = ", and usually up to a minute to choose the kernel"
+        usual = "a few minutes" if found["rows"] > MAX_ROWS else "up to a minute"
+        more = f", and usually {usual} to choose the kernel"
         if "most_active" in found:
             most = f"{about(found['most_seconds'])} with {found['most_active']}"
             more = f" with {found['n_active']} active rows, {most}{more} and the number"

@@ -180,10 +180,13 @@ class Numbers:
     ----------
     offset, scale : float
         Mean and standard deviation of the training targets; the scale is 1 if all are the same.
+    form : str, optional
+        Form of the targets, if they were numbers in words; see `as_numbers`.
     """
 
     offset: float
     scale: float
+    form: str | None = None
 
     def __post_init__(self) -> None:
         least = 1 / MAX_MAGNITUDE
@@ -197,36 +200,36 @@ class Numbers:
     @classmethod
     def of(cls, y: Labels | None, source: str) -> "Numbers":
         """Compute the standardisation of the training targets; see `as_numbers`."""
-        values = as_numbers(y, source)
+        values, form = as_numbers(y, source), _in_words(tidy_labels(y, source))[1]
         varies = bool((values != values[0]).any())
-        return cls(float(values.mean()), float(values.std()) if varies else 1.0)
+        return cls(float(values.mean()), float(values.std()) if varies else 1.0, form)
 
     def encode(self, y: Labels | None, source: str) -> Doubles:
         """Return standardised targets, (n,); see `as_numbers`."""
-        return (as_numbers(y, source) - self.offset) / self.scale
+        return (as_numbers(y, source, self.form) - self.offset) / self.scale
 
     def decode(self, target: Doubles) -> Doubles:
         """Return standardised targets in their original units, (n,)."""
         return target * self.scale + self.offset
 
 
-def as_numbers(y: Any, source: str) -> Doubles:
-    """Return the targets of a regression as doubles, (n,), also from texts such as "$1,234.50".
+def as_numbers(y: Any, source: str, form: str | None = None) -> Doubles:
+    """Return the targets of a regression as doubles, (n,), also of words such as "$1,234.50".
+
+    Parameters
+    ----------
+    y : array-like (n,)
+    source : str
+        Where they come from, for messages.
+    form : str, optional
+        Form of numbers in words (data/numerals.py); without it that of these targets.
 
     Raises
     ------
     DataError
         If there are none, or one is missing or not a finite number.
     """
-    labels = tidy_labels(y, source)
-    if labels.dtype.kind == "U":
-        with suppress(ValueError):  # only codes and whole numbers too large for integers are texts
-            numbers = labels.astype(np.float64)
-            if any(map(CODE.match, labels.tolist())) or (np.abs(numbers) >= TOO_LARGE).any():
-                labels = numbers
-        words, places = np.unique(labels, return_inverse=True)
-        if labels.dtype.kind == "U" and (form := form_of(words.tolist())):
-            labels = np.array([value_of(word, form) for word in words.tolist()])[places]
+    labels, _ = _in_words(tidy_labels(y, source), form)
     if labels.dtype.kind not in REAL_KINDS:
         found = labels.tolist()
         row = next((row for row, label in enumerate(found) if not is_number(label)), 0)
@@ -242,6 +245,31 @@ def as_numbers(y: Any, source: str) -> Doubles:
             f"{values[bad[0]]}, in row {bad[0]} (rows counted from 0)"
         )
     return values
+
+
+def _in_words(labels: Labels, form: str | None = None) -> tuple[Labels, str]:
+    """Return targets (n,) with numbers in place of words of a form, and this form.
+
+    Words of another form stay, and so do texts of plain numbers, but for codes and whole numbers
+    that are too large for integers: a file has no others.
+    """
+    if labels.dtype.kind == "O" and all(isinstance(each, str) for each in labels.tolist()):
+        labels = labels.astype(np.str_)
+    if labels.dtype.kind != "U":
+        return labels, form or ""
+    with suppress(ValueError):
+        numbers = labels.astype(np.float64)
+        if any(map(CODE.match, labels.tolist())) or (np.abs(numbers) >= TOO_LARGE).any():
+            return numbers, form or ""
+    found, places = np.unique(labels, return_inverse=True)
+    words = found.tolist()
+    if not (form := form_of(words) if form is None else form):
+        return labels, ""
+    values = [value_of(word, form) for word in words]
+    if any(map(math.isnan, values)):
+        values = [word if math.isnan(v) else v for v, word in zip(values, words, strict=True)]
+        return np.array(values, dtype=object)[places], form
+    return np.array(values)[places], form
 
 
 def tidy_labels(y: Any, source: str) -> Labels:

@@ -125,7 +125,7 @@ class SparseGPClassifier(SparseEstimator, Classifier):
     class_weight: Any = setting(
         None,
         "Class weights: 'balanced', which gives all classes the same total weight, or a mapping "
-        "from labels to weights, 1 if omitted.",
+        "or series from labels to weights, 1 if omitted.",
         kind="str or mapping",
         unset="no weights",
     )
@@ -147,7 +147,7 @@ class SparseGPClassifier(SparseEstimator, Classifier):
         ----------
         X, y
             New rows (n, p) and their labels (n,).
-        classes : array-like (K,), optional
+        classes : array-like (K,) or set, optional
             All labels that will ever occur; required by the first call.
         sample_weight : array-like (n,), optional
             As in `fit`.

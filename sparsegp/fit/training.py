@@ -168,9 +168,8 @@ class Training(SparseRun):
     def _shares(self, model: SparseModel, drawn: Integers, x: Doubles) -> Quantiles:
         """Return quantiles of the share of the prior variance left at the drawn rows x (m, p).
 
-        For active rows it is what the other active rows of their class leave, or of the class that
-        is predicted for them if that is another. Without validation rows, quantiles of past rows
-        are returned if there are any.
+        For an active row it is what the other active rows of its predicted class leave. Without
+        validation rows, quantiles of past rows are returned if there are any.
         """
         if self.past is not None and self.past.shares is not None and not self.validation.any():
             return self.past.shares

@@ -289,8 +289,8 @@ class Tuning(Run[Tuned]):
             sizes=self._sizes(),
             validation=self.settings.n_validation,
         )
-        is_bounded = self.max_trials or plan.has_more_rows or summary.p > NOISY_COLUMNS
-        if not (is_bounded or self.settings.is_regression):
+        has_all_stages = self.max_trials or plan.has_more_rows or summary.p > NOISY_COLUMNS
+        if not (has_all_stages or self.settings.is_regression):
             plan = replace(plan, noise=noise_level(np.bincount(sample.target, sample.weights)))
         return replace(plan, errors=GUARD_ERRORS) if self.is_given or self._is_guarded else plan
 

@@ -20,7 +20,15 @@ from typing import Any
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
-from sparsegp.data import Table, as_table, effective_rows, encode_with, summarise, table_of
+from sparsegp.data import (
+    Table,
+    as_numbers,
+    as_table,
+    effective_rows,
+    encode_with,
+    summarise,
+    table_of,
+)
 from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.data.weights import BALANCED
 from sparsegp.errors import DataError, SettingsError
@@ -253,14 +261,16 @@ def _curvature(model: SparseModel, data: Prepared, seed: int, runtime: Runtime) 
 
 
 def _fitting(model: SparseModel, table: Table) -> Table:
-    """Return a table; raise DataError if it lacks labels or does not have the model's columns."""
+    """Return a table with targets as numbers; raise DataError if columns or labels do not fit."""
     if table.X.shape[1] != model.n_features or table.y is None:
         found = f"{table.X.shape[1]} columns{'' if table.y is not None else ' and no labels'}"
         raise DataError(
             f"{table.source} must have labels, and the {model.n_features} columns of the model; "
             f"found {found}"
         )
-    return table
+    if model.numbers is None:
+        return table
+    return replace(table, y=as_numbers(table.y, table.source, model.numbers.form))
 
 
 def _total(table: Table) -> float:

@@ -44,7 +44,7 @@ SHORTEST = 1 / 8
 """Smallest fraction of a step that is tried: values depend slightly on earlier fits."""
 TOLERANCE, LEAST_EXPLAINED = 0.001, 0.02
 """Relative gain of an iteration at which the ascent stops; and the smallest part of the entropy of
-the classes to which it is relative, see `_magnitude`."""
+the classes to which it is relative, see `magnitude`."""
 RIDGE = 2.0
 """Penalty, in nats, on half the squared distance of the log parameters from their initial values.
 Chosen for 400 rows on splits of the training rows of twelve tables.
@@ -92,8 +92,8 @@ def learn_by_column(
     n_active, rounds : int
         Maximum numbers of active rows, and of iterations.
     tolerance : float
-        Gain of an iteration at which the ascent stops, relative to the log probability or, where
-        labels are mostly noise, to what that exceeds the one of class shares by.
+        Gain of an iteration at which the ascent stops, relative to the log probability or, if
+        smaller, to its excess over that of the class shares.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def learn_by_column(
     step = FIRST / (float(np.abs(ascent.gradient).max()) or 1.0)
     bounds: dict[str, Any] = {"longest": LONGEST, "shortest": SHORTEST}
     for _ in range(rounds):
-        least = tolerance * _magnitude(ascent.value, target, weights)
+        least = tolerance * magnitude(ascent.value, target, weights)
         if ascent.step(function, lambda right: step * right, 0.5 * least, **bounds) <= least:
             break
     away = ascent.point - start
@@ -129,8 +129,8 @@ def learn_by_column(
     return learnt, -log_p / float(weights.sum())
 
 
-def _magnitude(log_p: float, target: Any, weights: Doubles) -> float:
-    """Return the magnitude of a log probability or, if smaller, of the part that inputs explain."""
+def magnitude(log_p: float, target: Any, weights: Doubles) -> float:
+    """Return the magnitude of a log probability or, if smaller, its excess over class shares."""
     if is_regression_target(target):
         return abs(log_p)
     shares = np.bincount(target, weights)

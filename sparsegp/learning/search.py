@@ -327,8 +327,8 @@ class Search:
     def _best_of_kinds(self) -> list[int]:
         """Return the best candidates of up to `MAX_KINDS` kinds that are close to the winner.
 
-        If all of these are sums, and more rows will decide, the best other kind is added: simple
-        kernels such as `additive` may be far better then.
+        If all of these are sums, and there are more rows than length scales are re-estimated from,
+        the best other kind is added: simple kernels such as `additive` may be far better then.
 
         Kernels that cannot have per-column length scales, such as `linear`, are left out, even the
         winner. Only the winner may have a metric, since its many parameters were learnt from most

@@ -58,8 +58,8 @@ def score(
     """
     table = table.encoded_for(model)
     batches = watched(table.batches(), progress or Progress(), len(table.X), "evaluate")
-    if model.is_regression:
-        y = as_numbers(table.y, table.source)
+    if model.numbers is not None:
+        y = as_numbers(table.y, table.source, model.numbers.form)
         moments = [model.predictive_mean_and_variance(X) for X, _ in batches]
         mean, variance = (np.concatenate(parts) for parts in zip(*moments, strict=True))
         return metrics.evaluate_regression(mean, variance, y, table.weights), [], None, None

@@ -144,6 +144,32 @@ def test_regression(files, tmp_path):
     assert sum(record["relevances"].values()) == pytest.approx(1.0)
 
 
+def test_targets_in_words(tmp_path):
+    """They are evaluated, and joined by others, in the form of training."""
+    rng = np.random.default_rng(0)
+    size = rng.uniform(20.0, 90.0, size=80)
+    price = 40.0 * size + 7.0 * rng.standard_normal(80)
+
+    def write(name, form, rows):
+        pairs = zip(size[rows], price[rows], strict=True)
+        lines = (f'{each},"{form.format(cost)}"\n' for each, cost in pairs)
+        (tmp_path / name).write_text("size,price\n" + "".join(lines))
+        return tmp_path / name
+
+    old, run = write("old.csv", "${:,.2f}", slice(50)), tmp_path / "run"
+    how = ("--task", "regression", "--kernel", "rbf", "--n-active", 20, "--quiet")
+    invoke("train", old, *how, "--out", run)
+    for number, form in enumerate(("${:,.2f}", "{:.2f}")):
+        new = write("new.csv", form, slice(50, 80))
+        assert told("evaluate", run, new)["r2"] > 0.99
+        record = told(
+            "update", run, new, "--old", old, "--out", tmp_path / f"{number}", "--test", new
+        )
+        assert record["after"]["r2"] > 0.99
+    other = write("new.csv", "{:.0f} kg", slice(50, 80))
+    assert "regression needs numbers as labels" in invoke("evaluate", run, other, code=2).stderr
+
+
 def test_dense_methods(files, tmp_path):
     data, how = files / "numbers.npz", ("--task", "regression", "--method", "exact")
     command = ("train", data, *how, "--out", tmp_path / "run")

@@ -132,6 +132,19 @@ def test_numbers():
         numbers.encode(None, "Z")
 
 
+def test_numbers_in_words_have_the_form_of_training():
+    numbers = Numbers.of(np.array(["$1,500", "$2.50", "$20"], dtype=object), "Z")
+    assert numbers.form == "$#.#"
+    found = numbers.decode(numbers.encode(np.array(["$1,250", "7", "-$3"]), "Z"))
+    np.testing.assert_allclose(found, [1250.0, 7.0, -3.0])
+    np.testing.assert_allclose(numbers.decode(numbers.encode([1, 2.5], "Z")), [1.0, 2.5])
+    for other in ("7 kg", "\N{EURO SIGN}7"):
+        with pytest.raises(DataError, match=f"Z has '{other}' in row 1 "):
+            numbers.encode(np.array(["$5", other]), "Z")
+    with pytest.raises(DataError, match=r"Z has '\$5' in row 0 "):
+        Numbers.of(np.array([1.0, 2.0]), "Z").encode(np.array(["$5", "$6"]), "Z")
+
+
 def test_many_numbers_as_classes_raise_a_warning(caplog):
     y = np.arange(64).repeat(6)
     warn_of_numbers(y % 20, "Z", is_regression=False)

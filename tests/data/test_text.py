@@ -108,7 +108,11 @@ LAID_OUT = {
     "size:city:y\n1,5:Ulm, old:a\n-2,25:Bonn:b\n": {"delimiter": ":", "decimal": ","},
     "sep=:\r\nsize:city:y\r\n1,5:Ulm, old:a\r\n-2,25:Bonn:b\r\n": {"decimal": ","},
     '"sep=\t"\n\nsize\tcity\ty\n1.5\tUlm, old\ta\n-2.25\tBonn\tb\n': {},
+    "sep=;;;\n# size;city;y\n1,5;Ulm, old;a\n-2,25;Bonn;b\n": {},
+    "SEP=,\n1,5;Ulm, old;a\n-2,25;Bonn;b\n": {"header": False, "delimiter": ";"},
     "1,5;Ulm, old;a\n-2,25;Bonn;b\n": {"header": False},
+    "size;;\n1,5;Ulm, old;a\n-2,25;Bonn;b\n": {"header": True},
+    "size;;y\n1,5;Ulm, old;a\n-2,25;Bonn;b\n": {},
     "# size|city|y\n1.5|Ulm, old|a\n-2.25|Bonn|b\n": {},
     "2;Ulm, old;a\n1,5;Ulm, old;a\n-2,25;Bonn;b\n": {"header": True},
 }

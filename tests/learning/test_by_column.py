@@ -60,6 +60,15 @@ def test_slopes_are_those_of_finite_differences(n_classes, text, exact):
     assert_allclose(slopes, expected, rtol=0.01, atol=0.01 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(("nlpp", "expected"), [(0.1, 0.1), (0.6, 0.0931), (0.7, 0.0139)])
+def test_gains_are_relative_to_what_inputs_explain(nlpp, expected):
+    """Of an entropy of 0.693 nats, though at least a fiftieth of that."""
+    target, weights = np.array([0, 1, 1]), np.array([2.0, 1.0, 1.0])
+    found = by_column.magnitude(-4.0 * nlpp, target, weights)
+    assert found == pytest.approx(4.0 * expected, abs=4e-4)
+    assert by_column.magnitude(-4.0 * nlpp, target.astype(float), weights) == 4.0 * nlpp
+
+
 def test_a_sample_without_the_rare_class():
     X = np.random.default_rng(0).normal(size=(60, 3))
     target, kernel = np.zeros(60, np.int64), parse("10*laplace(3, 4, 5)")

@@ -366,7 +366,7 @@ def test_of_two_kinds_the_better_on_other_rows_is_taken(
     assert found.kernel == learnt(best)
 
 
-@pytest.mark.parametrize("n", [5000, 20_000])
+@pytest.mark.parametrize("n", [5000, 20_000, 40_000])
 def test_beside_sums_alone_a_simpler_kernel_is_confirmed_on_more_rows(n):
     smooth = "25.0*rbf(1.0) + 25.0*matern52(1.0)"
     sums = {learnt(smooth): 0.1, learnt(f"{ROUGH} + {smooth}"): 0.101}

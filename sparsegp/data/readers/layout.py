@@ -38,7 +38,7 @@ MISSING = DASHES.union(
 COMMENT = "#"
 """Start of first lines that may be neither a header nor values."""
 
-DELIMITER_MARK = re.compile(r'(?i:("?)sep=(.)\1)(\r\n?|\n)')
+DELIMITER_MARK = re.compile(r'(?i:("?)sep=([^\r\n"])\2*\1)[ \t]*(\r\n?|\n)')
 """Pattern of a first line that names the delimiter for spreadsheets."""
 
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
@@ -118,7 +118,7 @@ def layout_of(name: str, columns: Columns) -> Layout:
     mark = DELIMITER_MARK.match(head)
     head, marked = (head[mark.end() :], mark[2]) if mark else (head, None)
     if head.startswith(COMMENT):
-        _refuse_comment(head, cut, columns.delimiter, columns.called or name)
+        _refuse_comment(head, cut, columns.delimiter or marked, columns.called or name)
     delimiter = columns.delimiter or marked or _delimiter(head, cut, name)
     delimiter = SPELT.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':
@@ -140,10 +140,11 @@ def layout_of(name: str, columns: Columns) -> Layout:
         called = columns.called or name
         has_header = columns.named_in(fields) or _is_header(fields, rest, decimal, called)
     header = column_names(fields) if has_header else None
-    if header and len(fields) > 2 and sum(map(bool, fields)) == 1:
+    is_told = columns.header or columns.named_in(fields)
+    if header and not is_told and len(fields) > 2 and fields[0] and not any(fields[1:]):
         raise DataError(
-            f"{name}, line 1: {quoted(max(fields))} looks like a title, as {len(fields)} columns "
-            "need names; remove the lines above these"
+            f"{name}, line {1 + bool(mark)}: {quoted(fields[0])} looks like a title; remove the "
+            "lines above the column names, or give `header` if it is one"
         )
     require_distinct(header or (), name)
     return Layout(encoding, delimiter, decimal, len(fields), header, bool(mark))
@@ -164,7 +165,7 @@ def head_of(name: str, encoding: str) -> tuple[str, bool]:
     if "\0" in head:
         raise DataError(
             f"{name} is not text, as it has NUL characters; save a spreadsheet as CSV, name a "
-            "packed file .csv.gz or .csv.zip, or give the `encoding` if it is one like utf-16-le"
+            "packed file .csv.gz or .csv.zip, or give an `encoding` such as utf-16-le"
         )
     return head, cut
 
