@@ -47,9 +47,9 @@ def columns_of(batches: Batches, classes: Labels) -> Iterator[tuple[list[str], l
 
 
 def names_of(found: dict[str, Any], classes: Labels) -> set[str]:
-    """Return the names of predictions in files of any format."""
+    """Return the names of predictions in files of any format, and of arguments of `numpy.savez`."""
     ((names, _),) = columns_of(iter([found]), classes)
-    return {*names, *found, "classes"}
+    return {*names, *found, "classes", "file", "allow_pickle"}
 
 
 def harmless(text: str) -> str:
@@ -119,6 +119,7 @@ def write_zarr(path: Path, classes: Labels, batches: Batches) -> None:
     group: Any = zarr.open_group(str(path), mode="w", attributes={PREDICTIONS: True})
 
     def append(name: str, values: Any) -> None:
+        name = name.replace("/", "_").strip(".") or "id"  # zarr has paths
         if name not in group:
             kind = str if values.dtype.kind == "U" else values.dtype
             shape, chunks = (0, *values.shape[1:]), (max(len(values), 1), *values.shape[1:])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data.frames import is_number, listed
-from sparsegp.data.numerals import form_of, value_of
+from sparsegp.data.numerals import form_of, is_numeral, value_of
 from sparsegp.errors import DataError, quoted
 from sparsegp.state import MAX_MAGNITUDE
 from sparsegp.types import Doubles, Integers, Labels
@@ -232,10 +232,14 @@ def as_numbers(y: Any, source: str, form: str | None = None) -> Doubles:
     labels, _ = _in_words(tidy_labels(y, source), form)
     if labels.dtype.kind not in REAL_KINDS:
         found = labels.tolist()
-        row = next((row for row, label in enumerate(found) if not is_number(label)), 0)
+        odd = [row for row, label in enumerate(found) if not is_number(label)]
+        others = [row for row in odd if not is_numeral(str(found[row]))]
+        row, why = (others or odd or [0])[0], "correct it, or give other labels"
+        if odd and not others:
+            why = "write plain numbers, or the same signs beside all and a clear decimal mark"
         raise DataError(
             f"a regression needs numbers as labels; {source} has {quoted(found[row])} in row {row} "
-            "(rows counted from 0): correct it, or give other labels"
+            f"(rows counted from 0): {why}"
         )
     values = labels.astype(np.float64)
     bad = np.flatnonzero(~np.isfinite(values))

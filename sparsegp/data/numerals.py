@@ -78,6 +78,11 @@ class Numeral:
         return bool(self.part) or "," in self.whole
 
 
+def is_numeral(word: str) -> bool:
+    """Return whether a word is a number with any signs beside it."""
+    return any(Numeral.of(word, mark) for mark in ".,")
+
+
 def form_of(words: Sequence[str]) -> str:
     """Return the form of numbers in words; "" if they have none, or are all plain numbers.
 

@@ -1,6 +1,5 @@
 """Classifiers for scikit-learn."""
 
-from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -186,11 +185,11 @@ class SparseGPClassifier(SparseEstimator, Classifier):
 def _distinct(classes: Any) -> Labels:
     """Return the sorted labels given as classes, in the type that those of a fit have."""
     try:
-        given = [*classes] if isinstance(classes, Set) else classes
+        given = classes if hasattr(classes, "__array__") else [*classes]
         found: Labels = np.unique(to_memory(np.asarray(given)))
     except (DataError, TypeError):
         raise SettingsError(
-            "classes must be all numbers or all words, and none missing, got "
+            "labels must be all numbers or all words, and none missing, got "
             f"{quoted(classes)}; convert them"
         ) from None
     return found

@@ -17,7 +17,7 @@ from sparsegp.data.frames import (
     listed,
     require_distinct,
 )
-from sparsegp.data.labels import refuse_missing
+from sparsegp.data.labels import as_numbers, refuse_missing
 from sparsegp.errors import DataError
 
 SPARSE = "csr"
@@ -80,9 +80,10 @@ def training_data(estimator: Any, X: Any, y: Any, reset: bool = True) -> tuple[A
     if not (is_lazy(X) or is_frame(X)):
         how: dict[str, Any] = {"y_numeric": numeric, "accept_sparse": SPARSE, "reset": reset}
         X, y = validate_data(estimator, X, to_memory(y), **how)
-        return X, y
+        return X, as_numbers(y, "y", "") if numeric else y
     bare = copy(estimator)  # validating labels alone would reset the column names
     y = validate_data(bare, y=to_memory(y), y_numeric=numeric)
+    y = as_numbers(y, "y", "") if numeric else y
     if is_frame(X):
         return table_from_frame(_named(estimator, X, reset), y), y
     return _lazy_rows(estimator, X, reset), y

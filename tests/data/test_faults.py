@@ -39,6 +39,8 @@ TEXTS = {
     "#new\n# x, y\na,b,y\n1,2,u\n3,4,v\n": "line 1: '#new' must be column names or values",
     "sep=;\r\na;b;y\r\n1;2;u\r\n3;x;v\r\n4;5;u\r\n6;7;v\r\n": r"line 4 .*, column 'b': 'x' is",
     "sep=,\nReport,,\na,b,y\n1,2,u\n3,4,v\n": "line 2: 'Report' looks like a title; remove the",
+    "sep=;\n# made by\na;y\n1;u\n": "line 2: '# made by' must be column names",
+    "Report,\na,y\n1,u\n3,v\n": "line 1: 'Report' looks like a title; remove the lines above",
     "Report 2024,,,\na,b,c,y\n1,2,3,u\n4,5,6,v\n": "line 1: 'Report 2024' looks like a title",
     "1,2,x\n3,4,5,y\n": "line 2 has 4 fields; 3 are",
     "a,y\n1,2,0\n3,4,1\n": "line 2 has 3 fields; 2 are",

@@ -75,7 +75,7 @@ def test_labels_of_data_frames_keep_type_and_value(dtype):
 def test_words_and_numbers_as_labels_are_refused(iris):
     X, y = iris
     labels = np.where(y == 1, "one", y.astype(object))
-    with pytest.raises(ValueError, match="classes must be all numbers or all words"):
+    with pytest.raises(ValueError, match="labels must be all numbers or all words"):
         SparseGPClassifier(n_active=20).fit(X, labels)
 
 

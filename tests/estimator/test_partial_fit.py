@@ -281,7 +281,7 @@ def test_classes_may_be_objects(form):
 
 @pytest.mark.parametrize("classes", [[1, None], np.array([1, "a"], object)])
 def test_classes_must_be_of_one_type(classes):
-    with pytest.raises(ValueError, match="classes must be all"):
+    with pytest.raises(ValueError, match="labels must be all"):
         classifier().partial_fit(np.ones((2, 1)), [1, 1], classes=classes)
 
 

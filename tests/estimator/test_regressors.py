@@ -142,6 +142,8 @@ def test_fits_as_train_does(diabetes):
 def test_labels_that_are_no_numbers_are_refused(diabetes):
     with pytest.raises(ValueError, match="numbers"):
         SparseGPRegressor().fit(diabetes[0], np.array(["a", "b"] * 100))
+    with pytest.raises(ValueError, match=r"y has '\$1' in row 0 .*: write plain numbers"):
+        SparseGPRegressor().fit(diabetes[0], np.array(["$1", "$2"] * 100))
 
 
 def test_pipeline_and_search(diabetes):

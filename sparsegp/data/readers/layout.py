@@ -118,7 +118,8 @@ def layout_of(name: str, columns: Columns) -> Layout:
     mark = DELIMITER_MARK.match(head)
     head, marked = (head[mark.end() :], mark[2]) if mark else (head, None)
     if head.startswith(COMMENT):
-        _refuse_comment(head, cut, columns.delimiter or marked, columns.called or name)
+        where = f"{columns.called or name}, line {1 + bool(mark)}"
+        _refuse_comment(head, cut, columns.delimiter or marked, where)
     delimiter = columns.delimiter or marked or _delimiter(head, cut, name)
     delimiter = SPELT.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':
@@ -141,7 +142,7 @@ def layout_of(name: str, columns: Columns) -> Layout:
         has_header = columns.named_in(fields) or _is_header(fields, rest, decimal, called)
     header = column_names(fields) if has_header else None
     is_told = columns.header or columns.named_in(fields)
-    if header and not is_told and len(fields) > 2 and fields[0] and not any(fields[1:]):
+    if header and not is_told and len(fields) > 1 and fields[0] and not any(fields[1:]):
         raise DataError(
             f"{name}, line {1 + bool(mark)}: {quoted(fields[0])} looks like a title; remove the "
             "lines above the column names, or give `header` if it is one"
@@ -170,18 +171,18 @@ def head_of(name: str, encoding: str) -> tuple[str, bool]:
     return head, cut
 
 
-def _refuse_comment(head: str, cut: bool, delimiter: str | None, name: str) -> None:
+def _refuse_comment(head: str, cut: bool, delimiter: str | None, where: str) -> None:
     """Raise a `DataError` if line 1 does not have as many fields as the first that is no comment.
 
     Some write their column names after a "#".
     """
     first, *lines = islice(io.StringIO(head, newline=None), COMPARED)
     rest = "".join(dropwhile(lambda line: line.startswith(COMMENT), lines))
-    mark = SPELT.get(delimiter or "", delimiter) or _delimiter(rest, cut, name)
-    rows = _head_rows(first + rest, False, mark, name, 2)
+    mark = SPELT.get(delimiter or "", delimiter) or _delimiter(rest, cut, where)
+    rows = _head_rows(first + rest, False, mark, where, 2)
     if len({len(row) for row in rows}) == 2:
         raise DataError(
-            f"{name}, line 1: {quoted(first.strip())} must be column names or values, and looks "
+            f"{where}: {quoted(first.strip())} must be column names or values, and looks "
             "like a comment; remove such lines, or a # before names"
         )
 
