@@ -45,9 +45,9 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     """Estimate the time, memory per process and checkpoint size of training on DATA.
 
     The time is a rough estimate for the final fit, from a short benchmark of matrix products on one
-    thread of this machine. A search for the kernel usually takes up to a minute more, from 16,000
-    rows on a few minutes. Its memory is included; if it chooses the number of active rows, the time
-    is also that with 2000 or 4000 of them, if memory and half of the rows suffice.
+    thread of this machine. A search for the kernel usually takes up to a minute more, with over
+    16,000 rows one or two. Its memory is included; if it chooses the number of active rows, the
+    time is also that with 2000 or 4000 of them, if memory and half of the rows suffice.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the number of workers is read from the file; nothing is started.
@@ -200,7 +200,7 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     more = ", without the learning of the kernel" if found["learns"] else ""
     more = " for one factorisation" if "flops" in found else more
     if found["searches"]:
-        usual = "a few minutes" if found["rows"] > MAX_ROWS else "up to a minute"
+        usual = "one or two minutes" if found["rows"] > MAX_ROWS else "up to a minute"
         more = f", and usually {usual} to choose the kernel"
         if "most_active" in found:
             most = f"{about(found['most_seconds'])} with {found['most_active']}"

@@ -200,7 +200,8 @@ class Numbers:
     @classmethod
     def of(cls, y: Labels | None, source: str) -> "Numbers":
         """Compute the standardisation of the training targets; see `as_numbers`."""
-        values, form = as_numbers(y, source), _in_words(tidy_labels(y, source))[1]
+        labels, form = _in_words(tidy_labels(y, source))
+        values = as_numbers(labels, source, form)
         varies = bool((values != values[0]).any())
         return cls(float(values.mean()), float(values.std()) if varies else 1.0, form)
 

@@ -52,8 +52,8 @@ ACTIVE_SIZES = (1000, 2000, 4000)
 """Numbers of active rows to choose from, if the number is not given."""
 NOISY, NOISY_MANY, NOISY_COLUMNS = 0.75, 0.95, 50
 """NLPP relative to the entropy of the classes, above which labels are mostly noise; the second for
-more than two classes, where length scales still gain above the first. With more
-encoded columns, labels may look like noise until length scales are learnt."""
+more than two classes, where length scales still gain above the first. With more encoded columns,
+labels may look like noise until length scales are learnt."""
 
 
 def reestimated_rows(n: int) -> int:
