@@ -23,11 +23,12 @@ RARE, MISSING = ": rare", " missing"
 CODE_PARTS, CODE_STEP = tuple(f": code {bit}" for bit in range(16)), 0.25
 """Suffixes of the columns of the codes of other levels, and the value of a bit that is set: the sum
 of absolute differences of two codes is then, on average, that of the indicators of two levels."""
-YEAR = ": year"
+TIME, YEAR = ": time", ": year"
+"""Suffixes of the encoded columns of the time in years, and of whole years in older models."""
 CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
 """Cyclic parts of a date, and their periods."""
-DATE_PARTS = ([YEAR], *([f": {part} (sin)", f": {part} (cos)"] for part in CIRCLES))
-"""Suffixes of the encoded columns of year, and of each cyclic part."""
+DATE_PARTS = ([TIME], *([f": {part} (sin)", f": {part} (cos)"] for part in CIRCLES))
+"""Suffixes of the encoded columns of the time, and of each cyclic part."""
 MEAN = ": mean"
 """Start of the suffixes of mean labels of rare levels."""
 FOLDS = 5
@@ -54,7 +55,7 @@ class Column:
     missing : float
         Fraction of the training rows where it is missing.
     fill : float
-        Replaces a missing number, or the year of a missing date.
+        Replaces a missing number, or the time of a missing date, in years.
     levels, counts : tuple
         For a category: its frequent levels and their numbers of rows.
     rare : tuple of str
@@ -98,8 +99,9 @@ class Column:
             return self._of_places(self.places(series), fold)
         missing = series.isna().to_numpy(bool)
         if self.kind == "date":
-            year, *others = dates(series, self.form).T
-            values = {YEAR: np.where(missing, self.fill, year)}
+            time, *others = dates(series, self.form).T
+            values = {TIME: np.where(missing, self.fill, time)}
+            values[YEAR] = np.floor(values[TIME])
             for (name, period), part in zip(CIRCLES.items(), others, strict=True):
                 angle = 2.0 * np.pi * part / period
                 values[f": {name} (sin)"] = np.where(missing, 0.0, np.sin(angle))

@@ -39,6 +39,7 @@ COMMA = "give `decimal` ',' or, if a comma is the delimiter, write a point inste
 DECIMALS = f"numbers with a decimal comma: {COMMA}"
 THOUSANDS = "numbers with separators of thousands: remove these"
 EITHER = f"numbers with a decimal comma or separators of thousands: remove these, or {COMMA}"
+PLAIN = "plain numbers with one decimal mark, and nothing between thousands"
 LIKE = {
     "numbers with a point: write a comma if it is the decimal mark, or nothing between thousands; "
     "in a parquet file store numbers": r"(?i:[+-]?\d*\.\d+(e[+-]?\d+)?)",
@@ -48,12 +49,16 @@ LIKE = {
     "times of day: write them as numbers such as 13.5, or with the date": r"\d\d?:\d\d(:\d\d)?",
     THOUSANDS: r"[+-]?\d{1,3}([,.' _]\d{3})+([,.]\d+)?",
     DECIMALS: r"[+-]?\d*,\d+",
-    "percentages: remove the percent signs": r"[+-]?[\d.,]+ ?%",
-    "amounts of money: remove the currency signs": r"[+-]?([$€£¥] ?[\d.,]+|[\d.,]+ ?[$€£¥])",
-    "numbers with a unit: remove the unit": (
-        r"[+-]?[\d.,]+ ?([kmcdnµ]?(g|m|l|s|W|V|A|Hz)|lbs?|oz|ft|in|mi|km/h|mph|k?Wh|°?[CF]|[kMGT]B|"
-        r"m[²³23]|min|h|hrs?|days?|years?|yrs?)"
+    f"percentages: write {PLAIN}, all of one scale": r"[+-]?[\d.,]+ ?%",
+    f"amounts of money: write {PLAIN}, all in one currency": (
+        r"[+-]?([$€£¥] ?[\d.,]+|[\d.,]+ ?[$€£¥])"
     ),
+    f"numbers with a unit: write {PLAIN}, all in one unit": (
+        r"[+-]?[\d.,]+ ?([kmcdnµ]?(g|m|l|s|W|V|A|Hz)|lbs?|oz|ft|in|mi|km/h|mph|k?Wh|°?[CF]|[kMGT]B|"
+        r"m[²³23]|min|h|hrs?|days?|years?|yrs?|[kKMbB]n?|Mi?o\.?|Mrd\.?|pcs|pts|pp)( ?[$€£¥])?|"
+        r"[+-]?\d+[.,]\d+ ?[^\W\d_]+\.?"
+    ),
+    "fractions: convert them to numbers": r"\d+ ?/ ?\d+",
     "numbers after an apostrophe, as spreadsheets write text: remove it": r"'[+-]?[\d.,]+",
     "hexadecimal numbers: convert them": r"(?i:0x[\da-f]+)",
     "negative numbers in parentheses: write a minus sign instead": r"\([\d.,]+\)",

@@ -83,7 +83,7 @@ class Tally:
     low, high : Doubles (q,)
         Range of numbers, or of the parts of dates.
     drawn : Doubles (m,)
-        Numbers, or years, of the rows drawn for the median.
+        Numbers, or times in years, of the rows drawn for the median.
     levels : Counter
         Number of rows of each level of a category, of at most `MAX_LEVELS` + 1 levels.
     first : tuple or None

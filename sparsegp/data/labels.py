@@ -88,7 +88,7 @@ def encode(y: Labels | None, source: str, known: Labels | None = None) -> tuple[
 
 
 def warn_of_numbers(y: Labels | None, source: str, is_regression: bool) -> None:
-    """Warn if labels (n,) are many integers, which may be numbers, or in a regression only a few.
+    """Warn if labels (n,) are many integers, which may be numbers; in a regression few, or one.
 
     Raises
     ------
@@ -97,7 +97,9 @@ def warn_of_numbers(y: Labels | None, source: str, is_regression: bool) -> None:
     """
     if is_regression:
         numbers = np.unique(as_numbers(y, source))
-        if 1 < len(numbers) <= FEW and (numbers == np.floor(numbers)).all():
+        if len(numbers) == 1:
+            logger.warning("all labels of %s are %g; there is nothing to learn", source, numbers[0])
+        elif len(numbers) <= FEW and (numbers == np.floor(numbers)).all():
             said = "%s has only %d numbers as labels, and this is a regression; %s"
             logger.warning(said, source, len(numbers), "classes need another likelihood or method")
         return
@@ -237,7 +239,7 @@ def as_numbers(y: Any, source: str, form: str | None = None) -> Doubles:
         others = [row for row in odd if not is_numeral(str(found[row]))]
         row, why = (others or odd or [0])[0], "correct it, or give other labels"
         if odd and not others:
-            why = "write plain numbers, or the same signs beside all and a clear decimal mark"
+            why = "write plain numbers with one decimal mark, and nothing between thousands"
         raise DataError(
             f"a regression needs numbers as labels; {source} has {quoted(found[row])} in row {row} "
             f"(rows counted from 0): {why}"

@@ -14,7 +14,8 @@ from sparsegp.data.numerals import value_of
 from sparsegp.types import Doubles, Integers
 
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
-ISO, ISO_DATE = "ISO8601", re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
+ISO, ISO_DATE = "ISO8601", re.compile(r"(?!.*[AaPp][Mm]$)\d{4}-\d\d-\d\d([T ].*)?")
+HALVES = re.compile(r"(?<!\d)\d\d?(:\d\d(?::\d\d)? ?)[AaPp][Mm]$")
 SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
 WHITE = re.compile(r"\s+")
 
@@ -42,7 +43,7 @@ def numbers(series: Any, kind: str = "number", form: str = "") -> Doubles:
 
 
 def dates(series: Any, form: str = "") -> Doubles:
-    """Return the year and the cyclic parts of dates, (n, 4); NaN where a value is no date.
+    """Return the time in years and the cyclic parts of dates, (n, 4); NaN where one is no date.
 
     Dates with a time zone are those in UTC. Text is read in the format `form`, by default that of
     `date_form`, or in ISO 8601. Numbers are not dates.
@@ -55,7 +56,9 @@ def dates(series: Any, form: str = "") -> Doubles:
         return np.asarray(dates(times(pd.Series([*found, None], dtype=object), form))[codes])
     parts = pd.to_datetime(series, utc=True).dt
     hour = parts.hour + parts.minute / 60.0 + parts.second / 3600.0
-    each = (parts.year, parts.day_of_year - 1, parts.day_of_week, hour)
+    day = parts.day_of_year - 1
+    time = parts.year + (day + hour / 24.0) / (365 + parts.is_leap_year)
+    each = (time, day, parts.day_of_week, hour)
     return np.column_stack([part.to_numpy(np.float64, na_value=np.nan) for part in each])
 
 
@@ -76,8 +79,9 @@ def date_form(words: Any) -> str:
     if ISO_DATE.fullmatch(word):
         return ISO
     full = SHORT_YEAR.sub(r"\g<1>20\2", word)  # pandas guesses no two-digit years
+    early = HALVES.sub(r"03\1AM", full)  # and "am" or "PM" only at some hours
     with warnings.catch_warnings(action="ignore"):
-        guesses = [guess_datetime_format(full, dayfirst=first) or "" for first in (False, True)]
+        guesses = [guess_datetime_format(early, dayfirst=first) or "" for first in (False, True)]
     found = []
     for guess in dict.fromkeys(guesses):
         if {"%Y", "%d"} <= {*re.findall("%.", guess)} and not re.match("%Y(%m|.?%d)", guess):

@@ -54,7 +54,7 @@ def test_columns_have_names_kinds_and_parts(frame):
     assert encoding.names == (
         *("age", "age missing", "children", "member"),
         *("city=Paris", "city=Rome", "city=Oslo", "city: rare", "city missing"),
-        *("when: year", "when: day of year (sin)", "when: day of year (cos)"),
+        *("when: time", "when: day of year (sin)", "when: day of year (cos)"),
         *("when: day of week (sin)", "when: day of week (cos)"),
     )
     assert encoding.groups.tolist() == [0, 0, 1, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4]
@@ -218,12 +218,13 @@ def test_all_unfit_columns_are_named_at_once(frame):
 
 
 @pytest.mark.parametrize("form", ["", "%d/%m/%Y %H"])
-def test_dates_are_years_and_points_on_circles(form):
+def test_dates_are_times_in_years_and_points_on_circles(form):
     days = pd.Series([pd.Timestamp("2024-01-01 06:00"), pd.Timestamp("2023-07-03 12:00"), None])
     parts = tuple(chain(*DATE_PARTS))
     encoding = Encoding((Column("d", "date", (*parts, " missing"), 0.1, 2020.0, form=form),))
     frame = pd.DataFrame({"d": days.dt.strftime(form) if form else days})
-    expected = [[2024, 0, 1, 0, 1, 1, 0, 0], [2023, 0, -1, 0, 1, 0, -1, 0], [2020, *[0] * 6, 1]]
+    noon = [2023.0 + 183.5 / 365, 0, -1, 0, 1, 0, -1, 0]
+    expected = [[2024 + 0.25 / 366, 0, 1, 0, 1, 1, 0, 0], noon, [2020, *[0] * 6, 1]]
     np.testing.assert_allclose(encoding.apply(frame, "T"), expected, atol=1e-12)
 
 
@@ -243,8 +244,8 @@ CODED = pd.ArrowDtype(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
         (["1", "2.5", None], "number", ["", " missing"]),
         (pd.Categorical([1, 2, 3]), None, ["=1", "=2", "=3"]),
         ([1.0, 2.0, 3.0], "category", ["=1", "=2", "=3"]),
-        (DAYS[:3].date, None, [": day of week (sin)", ": day of week (cos)"]),
-        (["2020-01-01", "2021-01-01T12:00+06:00"], "date", [": year", ": hour (sin)"]),
+        (DAYS[:3].date, None, [": time", ": day of week (sin)", ": day of week (cos)"]),
+        (["2020-01-01", "2021-01-01T12:00+06:00"], "date", [": time", ": hour (sin)"]),
         (
             ["13/4/2021", "1/2/2021", "2021-05-06", None],
             "date",
@@ -252,7 +253,7 @@ CODED = pd.ArrowDtype(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
         ),
         (["yes", "No", None], None, ["", " missing"]),
         (["001", "002", "003"], None, ["=001", "=002", "=003"]),
-        (DAYS[:3].astype(pd.ArrowDtype(pyarrow.timestamp("ns"))), None, [": day of year (sin)"]),
+        (DAYS[:3].astype(pd.ArrowDtype(pyarrow.timestamp("ns"))), None, [": time", ": day of year (sin)"]),
         (DAYS[:3].astype(pd.ArrowDtype(pyarrow.date32())), None, [": day of week (sin)"]),
         (pd.array([*"abc"]).astype(CODED), None, ["=a", "=b", "=c"]),
     ],

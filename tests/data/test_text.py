@@ -133,6 +133,9 @@ DATES = {
     "01/31/2020 02/03/2020": "2020-01-31",
     "31/01/2020 02/03/2020": "2020-01-31",
     "31-Jan-2020 02-Mar-2020": "2020-01-31",
+    "01/31/2020_03:38_PM 02/28/2020_11:00_am": "2020-01-31T15:38",
+    "Jan_31,_2020_12:43_AM Feb_28,_2020_11:00_PM": "2020-01-31T00:43",
+    "2020-01-31_10:29:00PM 2020-02-28_1:00:00AM": "2020-01-31T22:29",
     "01/02/2020 03/02/2020": None,  # of which form?
     "01/31/2020 31/01/2020": None,
     "2020-01-31 2020-02-30": None,
@@ -142,15 +145,18 @@ DATES = {
 
 @pytest.mark.parametrize("words", DATES)
 def test_dates(words, tmp_path):
-    text = "when,y\n" + "".join(f"{word},{n}\n" for n, word in enumerate(words.split()))
+    each = [word.replace("_", " ") for word in words.split()]
+    text = "when,y\n" + "".join(f'"{word}",{n}\n' for n, word in enumerate(each))
     found = frame(tmp_path / "a.csv", text)["when"]
     learnt = columns(tmp_path / "a.csv")["when"]
     if (first := DATES[words]) is not None:
         day = pd.Timestamp(first)
-        expected = [day.year, day.day_of_year - 1, day.day_of_week, day.hour]
+        hour = day.hour + day.minute / 60
+        time = 2020 + (day.day_of_year - 1 + hour / 24) / 366
+        expected = [time, day.day_of_year - 1, day.day_of_week, hour]
         assert (learnt.kind, dates(found, learnt.form)[0].tolist()) == ("date", expected)
     else:
-        assert (learnt.kind, found.tolist()) == ("category", words.split())
+        assert (learnt.kind, found.tolist()) == ("category", each)
         with pytest.raises(DataError, match=r"column 'when': '.*' is not a date that can be read"):
             open_dataset(tmp_path / "a.csv", kinds="when=date").train.learnt()
 
@@ -167,9 +173,12 @@ def test_dates(words, tmp_path):
             "numbers with a decimal comma or separators of thousands: remove",
         ),
         (lambda n: f'"{n},5{"x" * (n % 5 == 4)}"', "numbers with a decimal comma: give `decimal`"),
-        (lambda n: f"{n}.1{'p' if n % 5 == 4 else '%'}", "percentages: remove the percent signs"),
-        (lambda n: f"{'£' if n % 5 == 4 else '$'}{n}.5", "amounts of money: remove the currency"),
-        (lambda n: f"{n} {'g' if n % 5 == 4 else 'kg'}", "numbers with a unit: remove the unit"),
+        (lambda n: f"{n}.1{'p' if n % 5 == 4 else '%'}", "percentages: write plain numbers"),
+        (lambda n: f"{'£' if n % 5 == 4 else '$'}{n}.5", "amounts of money: write plain .* one currency"),
+        (lambda n: f"{n} {'g' if n % 5 == 4 else 'kg'}", "numbers with a unit: .*, all in one unit"),
+        (lambda n: f"{n}.1{'M' if n % 5 == 4 else 'k'}", "numbers with a unit: write plain"),
+        (lambda n: f"{n}.5 pieces", "numbers with a unit: write plain numbers"),
+        (lambda n: f"{n}/80", "fractions: convert them to numbers"),
         (lambda n: f"'{n}", "numbers after an apostrophe, as spreadsheets write text: remove it"),
         (lambda n: f"{n + 160:#x}", "hexadecimal numbers: convert them"),
         (lambda n: f"({n})", "negative numbers in parentheses: write a minus sign"),
@@ -330,6 +339,13 @@ def test_a_column_with_the_name_of_an_id(name, step, is_told, tmp_path, caplog):
     assert not caplog.text
 
 
+@pytest.mark.parametrize(("rate", "is_told"), [("{},8", True), ("{},87 %", True), ("{}.8", False)])
+def test_points_beside_decimal_commas(rate, is_told, tmp_path, caplog):
+    rows = [f"{20 + n}.{n + 100};{rate.format(n)};{n % 2}\n" for n in range(60)]
+    frame(tmp_path / "a.csv", "income;rate;y\n" + "".join(rows))
+    assert ("points in the column income may separate thousands" in caplog.text) == is_told
+
+
 @pytest.mark.parametrize("place", ["sold", "y"])
 def test_points_that_may_separate_thousands(place, tmp_path, caplog):
     numbers = np.arange(60) * 37
@@ -396,8 +412,8 @@ def test_numbers_that_look_like_dates(tmp_path, caplog):
     assert "20241231 in the input on; if they are dates, give `kinds` on=date" in message
     caplog.clear()
     table = open_dataset(tmp_path / "a.csv", kinds="on=date").train.learnt()
-    years = table.X.compute()[:, table.names.index("on: year")]
-    assert np.delete(years, 3).tolist() == np.delete(days.dt.year, 3).tolist()
+    times = table.X.compute()[:, table.names.index("on: time")]
+    assert np.delete(np.floor(times), 3).tolist() == np.delete(days.dt.year, 3).tolist()
     assert not caplog.messages
 
 

@@ -183,7 +183,7 @@ def test_a_kernel_by_name_fits_rows_that_are_encoded_otherwise(iris, words, kern
 def test_kernels_name_parts_that_dates_and_categories_can_have(iris, words, name, is_known):
     days = pd.date_range("2020-01-01", periods=len(words), freq="D")
     X = pd.DataFrame({"day": days, "size": np.where(iris[0][:, 0] > 6, "large", "small")})
-    kernel = f"laplace({{'day: year': 1, '{name}': 2}})"
+    kernel = f"laplace({{'day: time': 1, '{name}': 2}})"
     outcome = nullcontext() if is_known else pytest.raises(ValueError, match=f"got '{name}'; fo")
     with outcome:
         SparseGPClassifier(kernel=kernel, n_active=20).fit(X, words)

@@ -234,7 +234,7 @@ def test_auto_is_a_brief_tuning_and_resumed_as_one(tmp_path):
 
 
 def test_it_is_the_default_and_overwritten_with_its_run(tmp_path, searching):
-    few, y = X[:160], Y[:160]
+    few, y = X[:100], Y[:100]
     auto = {"n_active": 50, "out": tmp_path, "runtime": "threads=1"}
     first = sparsegp.train(few, y, **auto, kernel="auto")
     with pytest.raises(SettingsError, match="seed was 0"):
@@ -256,7 +256,7 @@ def test_it_is_the_default_and_overwritten_with_its_run(tmp_path, searching):
 @pytest.mark.parametrize(("columns", "stages"), [(50, {1}), (51, {1, 2})])
 def test_labels_that_look_like_noise_may_depend_on_few_of_many_columns(columns, stages):
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((400, columns)), rng.integers(2, size=400)
+    X, y = rng.standard_normal((250, columns)), rng.integers(2, size=250)
     found = tune(X, y, max_trials=None, n_active=20, runtime="threads=1")
     assert {trial["rung"] for trial in found.trials} == stages
 
@@ -291,7 +291,7 @@ def test_other_rows_are_searched(case, searching):
 
 def test_counts_of_words_may_stay_unscaled(searching):
     rng = np.random.default_rng(0)
-    X = rng.poisson(0.1 * rng.exponential(size=MAX_ROUGH_COLUMNS + 1), size=(150, 2001))
+    X = rng.poisson(0.1 * rng.exponential(size=MAX_ROUGH_COLUMNS + 1), size=(100, 2001))
     y = (X @ rng.standard_normal(X.shape[1]) > 0).astype(int)
     for columns, rules in ((2001, {"auto", "none"}), (400, {"auto", "none", "quantile"})):
         found = tune(X[:, :columns], y, max_trials=None, n_active=50, runtime="threads=1")

@@ -179,13 +179,15 @@ class Text:
     def warn_of_marks_and_zeros(self, values: Any) -> None:
         """Warn of decimal marks that may separate thousands, and of zeros in front of numbers.
 
-        Such are marks that three digits follow in every number from 1000 on, beside smaller ones.
-        The first rows are examined.
+        Such are marks that three digits follow in every number from 1000 on, beside smaller ones or
+        where fields have another decimal mark. The first rows are examined.
         """
         rows, places = [*islice(self._rows(), COMPARED)], self.places
         label = [] if places.label is None else [places.label]
         marks, thousands = {*MISSING, *self.columns.markers}, grouped(self.layout.decimal)
-        mark = {".": "points", ",": "commas"}[self.layout.decimal]
+        mark, other = {".": ("points", ","), ",": ("commas", r"\.")}[self.layout.decimal]
+        other_mark = re.compile(rf"[+{MINUS}-]?[\d.,]*\d{other}\d{{1,2}}(\D.*)?")
+        has_other = any(map(other_mark.fullmatch, (field.strip() for _, row in rows for field in row)))
         for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words = [row[place].strip() for _, row in rows if len(row) > place]
             words = [word for word in words if word not in marks]
@@ -193,7 +195,7 @@ class Text:
                 sum(map(bool, map(each.fullmatch, words))) for each in (thousands, SMALL, CODE)
             )
             name, named = self.layout.names[place], shlex.quote(self.layout.names[place])
-            if n_small and n_grouped > 1 and n_small + n_grouped == len(words):
+            if (n_small or has_other) and n_grouped > 1 and n_small + n_grouped == len(words):
                 said = "%s: %s in the column %s may separate thousands; if so, remove them"
                 logger.warning(said, self.name, mark, named)
             is_known = place == places.label or places.inputs[place] in places.kinds
