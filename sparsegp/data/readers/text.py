@@ -187,7 +187,7 @@ class Text:
         marks, thousands = {*MISSING, *self.columns.markers}, grouped(self.layout.decimal)
         mark, other = {".": ("points", ","), ",": ("commas", r"\.")}[self.layout.decimal]
         other_mark = re.compile(rf"[+{MINUS}-]?[\d.,]*\d{other}\d{{1,2}}(\D.*)?")
-        has_other = any(map(other_mark.fullmatch, (field.strip() for _, row in rows for field in row)))
+        has_other = any(other_mark.fullmatch(field.strip()) for _, row in rows for field in row)
         for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words = [row[place].strip() for _, row in rows if len(row) > place]
             words = [word for word in words if word not in marks]
