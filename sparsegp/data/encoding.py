@@ -247,7 +247,7 @@ class Encoding:
             if column.kind != "category" and not np.isfinite(values).all():
                 row = int(np.isfinite(values).all(axis=1).argmin())
                 value = series.iloc[row : row + 1].tolist()[0]
-                faults.append(unreadable(where(row, column.name), column.kind, value))
+                faults.append(unreadable(where(row, column.name), column.reading, value))
         refuse(faults, source, of_file)
         return X
 

@@ -121,13 +121,18 @@ def is_number(value: Any) -> bool:
 
 
 def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
-    """Return the message that a value cannot be read; `name` is that of a column to learn."""
+    """Return the message that a value cannot be read; `name` is that of a column to learn.
+
+    The kind may have a form, as in "number:$#".
+    """
+    kind, _, form = kind.partition(":")
+    number = f"number, bare or in the form {form} of the training rows" if form else "number"
     expected = {
         "truth": "boolean (true, false, yes or no)",
         "date": "date that can be read in one way, such as 2024-12-31"
         if name
         else "date in the form of the training rows, nor like 2024-12-31",
-    }.get(kind, "finite number" if isinstance(value, Number) else "number")
+    }.get(kind, "finite number" if isinstance(value, Number) else number)
     remedy = ", or give it as `missing`" if isinstance(value, str) else ""
     if not name and not isinstance(value, str | Number):
         remedy = ", or train again with such values"
