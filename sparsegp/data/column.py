@@ -101,7 +101,7 @@ class Column:
         if self.kind == "date":
             time, *others = dates(series, self.form).T
             values = {TIME: np.where(missing, self.fill, time)}
-            values[YEAR] = np.floor(values[TIME])
+            values[YEAR] = np.where(missing, self.fill, np.floor(time))
             for (name, period), part in zip(CIRCLES.items(), others, strict=True):
                 angle = 2.0 * np.pi * part / period
                 values[f": {name} (sin)"] = np.where(missing, 0.0, np.sin(angle))

@@ -239,7 +239,7 @@ def as_numbers(y: Any, source: str, form: str | None = None) -> Doubles:
         others = [row for row in odd if not is_numeral(str(found[row]))]
         row, why = (others or odd or [0])[0], "correct it, or give other labels"
         if odd and not others:
-            why = "write plain numbers with one decimal mark, and nothing between thousands"
+            why = "write plain numbers of one unit or currency, with one decimal mark"
         raise DataError(
             f"a regression needs numbers as labels; {source} has {quoted(found[row])} in row {row} "
             f"(rows counted from 0): {why}"

@@ -22,7 +22,7 @@ from sparsegp.data import (
     summarise,
 )
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE
+from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE, YEAR
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
@@ -208,7 +208,7 @@ def columns_of(fitted: Any) -> Columns:
     """Return the names of the encoded columns of a table or model, if they have any."""
     if (known := fitted.encoding) is None:
         return Columns(*2 * (fitted.names or (),))
-    ends = {"category": ("", RARE, *CODE_PARTS), "date": (*chain(*DATE_PARTS),)}
+    ends = {"category": ("", RARE, *CODE_PARTS), "date": (YEAR, *chain(*DATE_PARTS))}
     others = [c.name + end for c in known.columns for end in (*ends.get(c.kind, ("",)), MISSING)]
     many = [c.name for c in known.columns if c.kind == "category"]
     beginnings = [name + end for name in many for end in ("=", MEAN)]

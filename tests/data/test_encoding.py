@@ -228,6 +228,12 @@ def test_dates_are_times_in_years_and_points_on_circles(form):
     np.testing.assert_allclose(encoding.apply(frame, "T"), expected, atol=1e-12)
 
 
+def test_models_of_before_have_whole_years():
+    encoding = Encoding((Column("d", "date", (": year",), 0.5, 2020.5),))
+    frame = pd.DataFrame({"d": [pd.Timestamp("2024-12-31 23:00"), pd.NaT]})
+    assert encoding.apply(frame, "T").tolist() == [[2024.0], [2020.5]]
+
+
 DAYS = pd.date_range("2020-01-01", periods=60, freq="D")
 CODED = pd.ArrowDtype(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
 

@@ -122,7 +122,7 @@ def test_numbers():
         (1.0, np.inf): "inf, in row 1",
         ("1.5", "a", "2"): "regression needs numbers as labels; Z has 'a' in row 1 ",
         ("1", "2"): "Z has '1' in row 0 ",
-        ("$1.5", "2 kg"): r"Z has '\$1.5' in row 0 .*: write plain numbers with one decimal",
+        ("$1.5", "2 kg"): r"Z has '\$1.5' in row 0 .*: write plain numbers of one unit",
         ("$1.5", "unknown", "2 kg"): "Z has 'unknown' in row 1 .*: correct it",
         (1e-170, 2e-170): "standard deviation at least 1e-100, found mean 1.5e-170",
         (1e120, 2e120): "at most 1e\\+100, ",

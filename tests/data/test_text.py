@@ -177,8 +177,6 @@ def test_dates(words, tmp_path):
         (lambda n: f"{'£' if n % 5 == 4 else '$'}{n}.5", "amounts of money: .* one currency"),
         (lambda n: f"{n} {'g' if n % 5 == 4 else 'kg'}", "numbers with a unit: .* one unit"),
         (lambda n: f"{n}.1{'M' if n % 5 == 4 else 'k'}", "numbers with a unit: write plain"),
-        (lambda n: f"{n}.5 pieces", "numbers with a unit: write plain numbers"),
-        (lambda n: f"{n}/80", "two numbers with a slash: write two columns"),
         (lambda n: f"'{n}", "numbers after an apostrophe, as spreadsheets write text: remove it"),
         (lambda n: f"{n + 160:#x}", "hexadecimal numbers: convert them"),
         (lambda n: f"({n})", "negative numbers in parentheses: write a minus sign"),

@@ -50,6 +50,7 @@ LIKE_DATES = 0.9
 
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
+DECIMAL = re.compile(rf"[+{MINUS}-]?[\d.]*\d,\d\d?( ?[%$€£])?")
 SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
 CODE, SEVERAL = re.compile(r"0\d+"), 5
 """Patterns of small numbers and of numbers with a zero in front; and how many of a column make it
@@ -180,14 +181,17 @@ class Text:
         """Warn of decimal marks that may separate thousands, and of zeros in front of numbers.
 
         Such are marks that three digits follow in every number from 1000 on, beside smaller ones or
-        where fields have another decimal mark. The first rows are examined.
+        where all of another input are numbers with a decimal comma. The first rows are examined.
         """
         rows, places = [*islice(self._rows(), COMPARED)], self.places
         label = [] if places.label is None else [places.label]
         marks, thousands = {*MISSING, *self.columns.markers}, grouped(self.layout.decimal)
-        mark, other = {".": ("points", ","), ",": ("commas", r"\.")}[self.layout.decimal]
-        other_mark = re.compile(rf"[+{MINUS}-]?[\d.,]*\d{other}\d{{1,2}}(\D.*)?")
-        has_other = any(other_mark.fullmatch(field.strip()) for _, row in rows for field in row)
+        mark = {".": "points", ",": "commas"}[self.layout.decimal]
+        has_other = self.layout.decimal == "." and any(
+            all(DECIMAL.fullmatch(row[place].strip()) for _, row in rows if len(row) > place)
+            for place in places.inputs
+            if values[place].dtype.kind not in "iuf"
+        )
         for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words = [row[place].strip() for _, row in rows if len(row) > place]
             words = [word for word in words if word not in marks]
