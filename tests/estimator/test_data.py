@@ -173,6 +173,7 @@ def test_a_kernel_by_name_fits_rows_that_are_encoded_otherwise(iris, words, kern
         ("day missing", True),
         ("day: night", False),
         ("day", False),
+        ("day: year", True),  # of older models
         ("size=odd", True),
         ("size: rare", True),
         ("size: code 3", True),

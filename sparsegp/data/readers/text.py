@@ -50,11 +50,11 @@ LIKE_DATES = 0.9
 
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
-DECIMAL = re.compile(rf"[+{MINUS}-]?[\d.]*\d,\d\d?( ?[%$€£])?")
+WITH_COMMA = re.compile(rf"[+{MINUS}-]?[\d.]*\d,\d\d?( ?[%$€£])?")
 SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
 CODE, SEVERAL = re.compile(r"0\d+"), 5
-"""Patterns of small numbers and of numbers with a zero in front; and how many of a column make it
-suspicious."""
+"""Patterns of numbers with one or two digits after a comma, of small ones, and of those with a zero
+in front; and how many of the last make a column suspicious."""
 
 
 def read_text(name: str, columns: Columns) -> Dataset:
@@ -188,7 +188,7 @@ class Text:
         marks, thousands = {*MISSING, *self.columns.markers}, grouped(self.layout.decimal)
         mark = {".": "points", ",": "commas"}[self.layout.decimal]
         has_other = self.layout.decimal == "." and any(
-            all(DECIMAL.fullmatch(row[place].strip()) for _, row in rows if len(row) > place)
+            all(WITH_COMMA.fullmatch(row[place].strip()) for _, row in rows if len(row) > place)
             for place in places.inputs
             if values[place].dtype.kind not in "iuf"
         )
