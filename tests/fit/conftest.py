@@ -16,4 +16,4 @@ def waves(n: int, seed: int) -> Arrays:
 
 @pytest.fixture(scope="session")
 def data() -> Arrays:
-    return waves(500, 0)
+    return waves(250, 0)
