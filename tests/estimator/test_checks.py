@@ -41,7 +41,7 @@ def test_grid_search(iris, n_jobs):
     grid = {"kernel": ["10*rbf", "rbf(1)"], "n_active": np.array([5, 20])}
     search = GridSearchCV(SparseGPClassifier(), grid, cv=2, scoring="neg_log_loss", n_jobs=n_jobs)
     with parallel_config(backend="threading"):
-        search.fit(*iris)
+        search.fit(*(each[:70] for each in iris))
     assert search.best_params_["n_active"] == 20
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert len(search.best_estimator_.active_indices_) == 20

@@ -1,4 +1,4 @@
-"""Dask collections in, lazy dask arrays out; a cluster with two worker processes."""
+"""Dask collections in, lazy dask arrays out; a cluster with a worker process."""
 
 import copy
 import pickle
@@ -23,9 +23,8 @@ CHUNKS = (60, 50, 39)
 
 @pytest.fixture(scope="module")
 def cluster():
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
-    ) as running:
+    how = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(**how) as running:
         yield running
 
 
