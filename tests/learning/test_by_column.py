@@ -22,7 +22,7 @@ N, M, P = 400, 400, 12
 RELEVANT = [1, 3, 4]
 
 
-def rows_of(n_classes, n=120):
+def rows_of(n_classes, n=80):
     """Rows of three columns, weighted, every fourth active; numbers if there are no classes."""
     rng = np.random.default_rng(n_classes)
     X = rng.normal(size=(n, 3))
@@ -163,10 +163,10 @@ def test_the_same_function_with_a_scale_of_each(widen, text, expected):
 
 def test_a_stretch_where_functions_change_fast_has_a_short_length_scale():
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(2000, 2))
+    X = rng.normal(size=(1200, 2))
     target = ((np.sin(12.0 * X[:, 0]) > 0.0) & (X[:, 0] > 0.67)).astype(int)
     kernel = with_warping(parse("20*laplace(2)"), 2)
-    learnt, _ = learn_by_column(kernel, X, target, np.ones(2000), n_active=300, rounds=8)
+    learnt, _ = learn_by_column(kernel, X, target, np.ones(1200), n_active=200, rounds=8)
     fast, slow = scales_of(str(learnt)).reshape(2, 4)
     assert fast[3] < 0.3 * fast[:2].min()
     assert fast[3] < 0.3 * slow.min()
