@@ -1,7 +1,6 @@
 """Inputs and labels of many kinds, and the messages for those that cannot be used."""
 
 from contextlib import nullcontext
-from functools import cache
 from types import SimpleNamespace
 
 import dask.dataframe as dd
@@ -219,25 +218,19 @@ def test_masked_values_are_refused(iris, masked, method):
 
 
 @pytest.fixture(scope="module")
-def of_numbers(iris):
-    """Plain arrays and their predictions, by whether all numbers are zero or one."""
-
-    @cache
-    def expected(is_binary):
-        X = (iris[0] > 2.0).astype(float) if is_binary else np.round(10 * iris[0])
-        fitted = SparseGPClassifier(n_active=10).fit(X, iris[1])
-        trained = sparsegp.train(X, iris[1], n_active=10)
-        return X, fitted.predict_proba(X), trained.predict_proba(X)
-
-    return expected
+def numbers(iris):
+    """Whole numbers, then zeros and ones, as plain arrays with what is predicted for them."""
+    both = np.round(10 * iris[0]), (iris[0] > 2.0).astype(float)
+    fits = [SparseGPClassifier(n_active=10).fit(X, iris[1]) for X in both]
+    return [(X, fitted.predict_proba(X)) for X, fitted in zip(both, fits, strict=True)]
 
 
 @pytest.mark.parametrize(
     "kind",
     ["object", "Int64", "Float64", "float32", "uint8", "bool", "list", "nested list of str", "coo"],
 )
-def test_what_fit_takes_predict_takes(of_numbers, iris, kind):
-    X, of_fit, of_train = of_numbers(kind == "bool")
+def test_what_fit_takes_predict_takes(numbers, iris, kind):
+    X, expected = numbers[kind == "bool"]
     if kind in {"Int64", "Float64"}:
         given = pd.DataFrame(X.astype(int)).astype(kind)
     elif kind == "coo":
@@ -249,10 +242,10 @@ def test_what_fit_takes_predict_takes(of_numbers, iris, kind):
     else:
         given = X.astype(kind)
     found = SparseGPClassifier(n_active=10, precision="float32").fit(given, iris[1])
-    np.testing.assert_array_equal(found.predict_proba(given), of_fit)
+    np.testing.assert_array_equal(found.predict_proba(given), expected)
     if not kind.startswith("nested"):
         trained = sparsegp.train(given, iris[1], n_active=10)
-        np.testing.assert_array_equal(trained.predict_proba(given), of_train)
+        np.testing.assert_array_equal(trained.predict_proba(given), expected)
 
 
 def test_no_rows_give_no_predictions(fitted, iris, caplog):

@@ -56,7 +56,7 @@ def test_it_grows_up_to_n_active_and_classes_may_come_later():
 
 def test_a_fit_goes_on():
     X, y = stripes(0)
-    frame = pd.DataFrame(X, columns=list("abc")).assign(d=np.where(X[:, 2] > 0.0, "u", "v"))
+    frame = named(X).assign(d=np.where(X[:, 2] > 0.0, "u", "v"))
     fitted = classifier().fit(frame, y)
     before = fitted.score(frame, y)
     fitted.partial_fit(frame[::-1], y[::-1])
@@ -206,25 +206,22 @@ def test_rows_that_say_hardly_more_are_not_fitted_again():
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize(
-    ("first", "then"),
+    ("first", "others"),
     [
-        (csr_matrix, np.asarray),
-        (np.asarray, csr_matrix),
-        (named, np.asarray),
-        (named, csr_matrix),
-        (named, lambda X: named(X).astype(str)),
+        (csr_matrix, [np.asarray]),
+        (np.asarray, [csr_matrix]),
+        (named, [np.asarray, csr_matrix, lambda X: named(X).astype(str)]),
     ],
 )
-def test_new_rows_take_the_form_of_the_first(first, then):
-    (X, y), labels = stripes(0, 200), ["left", "middle", "right"]
-    expected, found = classifier(), classifier()
-    for part in (slice(100), slice(100, 200)):
-        form = then if part.start else first
-        expected.partial_fit(first(X[part]), y[part], classes=labels)
-        found.partial_fit(form(X[part]), y[part], classes=labels)
-    new = first(stripes(9)[0])
-    assert_allclose(found.predict_proba(new), expected.predict_proba(new), rtol=1e-9)
-    assert hasattr(found, "feature_names_in_") == hasattr(expected, "feature_names_in_")
+def test_new_rows_take_the_form_of_the_first(first, others):
+    (X, y), new = stripes(0, 200), first(stripes(9)[0])
+    labels = ["left", "middle", "right"]
+    begun = [classifier().partial_fit(first(X[:100]), y[:100], labels) for _ in (first, *others)]
+    expected = begun[0].partial_fit(first(X[100:]), y[100:])
+    for found, form in zip(begun[1:], others, strict=True):
+        found.partial_fit(form(X[100:]), y[100:])
+        assert_allclose(found.predict_proba(new), expected.predict_proba(new), rtol=1e-9)
+        assert hasattr(found, "feature_names_in_") == hasattr(expected, "feature_names_in_")
 
 
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])
