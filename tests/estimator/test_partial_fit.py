@@ -106,9 +106,9 @@ def test_what_few_rows_choose_does_not_last(first):
     X = rng.normal(size=(1000, 3))
     mean = np.sin(2.0 * X[:, 0]) + X[:, 1]
     y, labels = mean + 0.1 * rng.normal(size=1000), mean > 0.0
-    parts = np.split(np.arange(400), [first, 50, 200, 300])
-    numbers = SparseGPRegressor(kernel="10*rbf", n_active=100, n_jobs=1)
-    of_classes = SparseGPClassifier(kernel="10*rbf", n_active=100, n_jobs=1)
+    parts = np.split(np.arange(400), [first, *range(50, 400, 50)])
+    numbers = SparseGPRegressor(kernel="10*rbf", n_active=150, n_jobs=1)
+    of_classes = SparseGPClassifier(kernel="10*rbf", n_active=150, n_jobs=1)
     for part in parts:
         numbers.partial_fit(X[part], y[part])
         of_classes.partial_fit(X[part], labels[part], classes=[False, True])

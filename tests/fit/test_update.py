@@ -314,11 +314,11 @@ def test_labels_of_a_regression_keep_their_units():
 def test_old_rows_calibrate_as_when_all_are_trained_anew():
     """Active rows are harder to predict than others, so validation rows must not lack them."""
     rng = np.random.default_rng(3)
-    X = rng.normal(size=(1300, 3))
+    X = rng.normal(size=(2200, 3))
     noise = rng.logistic(size=len(X))
     y = (1.5 * np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + noise > 0.0).astype(int)
-    how = {"kernel": "30*laplace", "n_active": 300, "runtime": "threads=1"}
-    old, new = (X[:1200], y[:1200]), (X[1200:], y[1200:])
+    how = {"kernel": "30*laplace", "n_active": 500, "runtime": "threads=1"}
+    old, new = (X[:2000], y[:2000]), (X[2000:], y[2000:])
     first = sparsegp.train(*old, **how)
     updated = sparsegp.update(first, *new, old=old)
     again = sparsegp.train(X, y, **how)
