@@ -1,7 +1,5 @@
 """The checks that scikit-learn makes of every estimator, none of which fails, and its searches."""
 
-import re
-
 import numpy as np
 import pytest
 from joblib import parallel_config
@@ -17,29 +15,14 @@ def test_check(estimator, check):
     check(estimator)
 
 
-REPEATED = re.compile(
-    r"check_(classifiers|regressors)_train(\(readonly_memmap=True\))?|check_estimator_sparse_matrix"
-)
-"""Of checks that are made of inputs in several forms, all but the last form: numbers of single
-precision that cannot be written to, and sparse arrays. `test_check` has the others too, and all
-estimators read their inputs by the same code."""
-
-
-def parametrize_with_other_checks(estimators):
-    checks = parametrize_with_checks(estimators)
-    (names, pairs), name_of = checks.args, checks.kwargs["ids"]
-    kept = [pair for pair in pairs if not REPEATED.fullmatch(name_of(pair[1]))]
-    return pytest.mark.parametrize(names, kept, ids=name_of)
-
-
 @pytest.mark.slow
-@parametrize_with_other_checks([SparseGPClassifier()])
+@parametrize_with_checks([SparseGPClassifier()])
 def test_check_with_a_search(estimator, check, searching):
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_other_checks(
+@parametrize_with_checks(
     [
         SparseGPClassifier(n_active=20, likelihood="logistic", n_jobs=1),
         SparseGPClassifier(n_active=30, settings={"active_per_class": True}, n_jobs=1),
