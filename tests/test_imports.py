@@ -57,6 +57,9 @@ OWNERS = {
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn"}
 """Where the name to import is not that of the distribution."""
 
+STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
+"""What may hold imports; there are many more expressions."""
+
 
 def modules():
     return sorted(ROOT.rglob("*.py"))
@@ -68,8 +71,9 @@ def part_of(path):
 
 @cache
 def imported(path):
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    names, nodes = set(), [ast.parse(path.read_text(encoding="utf-8"))]
+    for node in nodes:
+        nodes += [each for each in ast.iter_child_nodes(node) if isinstance(each, STATEMENTS)]
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -91,13 +95,8 @@ def is_allowed(own, name):
 
 def test_imports_only_from_layers_above_and_libraries_by_their_owners():
     assert {part_of(path) for path in modules()} <= RANK.keys()
-    wrong = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for path in modules()
-        for name in imported(path)
-        if not is_allowed(part_of(path), name)
-    ]
-    assert not wrong
+    pairs = ((path, name) for path in modules() for name in imported(path))
+    assert not [(path, name) for path, name in pairs if not is_allowed(part_of(path), name)]
 
 
 @pytest.mark.skipif(not PROJECT.exists(), reason="an installed package has no pyproject.toml")
@@ -120,28 +119,29 @@ def test_every_import_is_declared(folder):
     assert needed <= declared, f"not in pyproject.toml: {sorted(needed - declared)}"
 
 
-ROOM = "from sparsegp.memory import room; assert room().shared > 0"
-THREADS = "from sparsegp.runtime import open_runtime; open_runtime('threads=2').__enter__()"
-EVALUATE = "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]]), [0], [0])"
 HELP = (
     "from click.testing import CliRunner; from sparsegp.cli.program import program as p; "
     "assert not any(CliRunner().invoke(p, [name, '--help']).exit_code for name in p.commands)"
 )
+LIGHT = {
+    "import sparsegp.settings": "numpy scipy dask sklearn",
+    HELP: "numpy scipy dask distributed zarr sklearn rich threadpoolctl",
+    "import sparsegp.data": "dask pandas sklearn zarr pyarrow scipy fsspec",
+    "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]]), [0], [0])": (
+        "matplotlib rich sklearn"
+    ),
+    "from sparsegp.memory import room; assert room().shared > 0": "distributed",
+    "from sparsegp.runtime import open_runtime; open_runtime('threads=2').__enter__()": (
+        "dask distributed yaml"
+    ),
+}
+"""What may be done, one after the other, before modules are imported that take long."""
 
 
-@pytest.mark.parametrize(
-    ("code", "heavy"),
-    [
-        (HELP, "numpy scipy dask distributed zarr sklearn rich threadpoolctl"),
-        ("import sparsegp.settings", "numpy scipy dask sklearn"),
-        ("import sparsegp.data", "dask pandas sklearn zarr pyarrow scipy fsspec"),
-        (EVALUATE, "matplotlib rich sklearn"),
-        (ROOM, "distributed"),
-        (THREADS, "dask distributed yaml"),
-    ],
-)
-def test_what_is_slow_to_import_waits_until_it_is_needed(code, heavy):
-    script = f"import sys; {code}; assert not {set(heavy.split())} & set(sys.modules)"
+def test_what_is_slow_to_import_waits_until_it_is_needed():
+    script = "import sys\n"
+    for code, heavy in LIGHT.items():
+        script += f"{code}\nassert not {set(heavy.split())} & set(sys.modules), {code!r}\n"
     run_python("-c", script)
 
 

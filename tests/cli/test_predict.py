@@ -10,8 +10,9 @@ import pytest
 import zarr
 
 import sparsegp
+from sparsegp.cli.tables import LINES
 from tests.data.files import untouched
-from tests.processes import invoke, run_on_terminal, run_python
+from tests.processes import invoke, run_on_terminal
 
 ENDINGS = ["csv", "csv.gz", "tsv", "parquet", "npz", "zarr"]
 IN_COLUMNS = ENDINGS[:4]
@@ -122,17 +123,18 @@ def test_replaced_only_by_overwrite(ending, trained, files, tmp_path):
 
 
 def test_a_stream(trained, files, start, tmp_path):
-    """Rows are answered while others are still to come; the first one may not be on line 1."""
+    """In more than one batch; the first row may not be on line 1."""
     names = ("", " ", '"a\nb",b,c,d')
-    X = np.tile(np.load(files / "only.npz")["X"], (50, 1))
+    X = np.tile(np.load(files / "only.npz")["X"], (1 + LINES // 100, 1))
     lines = [*names, *(",".join(map(repr, row)) for row in X.tolist())]
     how = {"stdin": subprocess.PIPE, "cwd": tmp_path}
     with start("predict", trained, "-", "--out", "-", **how) as process:
         out, err = process.communicate("\n".join(lines) + "\n", timeout=60)
-    assert re.fullmatch(r"5000 rows of standard input predicted, \d+ per second: -\n", err)
+    said = rf"{len(X)} rows of standard input predicted, \d+ per second: -\n"
+    assert re.fullmatch(said, err)
     first, *rows = csv.reader(out.splitlines())
     assert first[:2] == ["row", "label"]
-    assert [int(row[0]) for row in rows] == list(range(5000))
+    assert [int(row[0]) for row in rows] == list(range(len(X)))
     found = np.array([row[2:] for row in rows], float)
     np.testing.assert_allclose(found, sparsegp.load(trained).predict_proba(X), rtol=1e-9)
 
@@ -189,10 +191,11 @@ def test_columns_that_a_model_leaves_out_may_stay(header, tmp_path):
     "command",
     [("predict", "--out", "p.csv", "--force"), pytest.param(("evaluate",), marks=pytest.mark.slow)],
 )
-def test_progress_is_shown_on_a_terminal(command, trained, files, tmp_path):
+def test_progress_is_shown_on_a_terminal(command, trained, files, tmp_path, monkeypatch):
     name, *rest = command
-    words = ("-m", "sparsegp", name, trained, files / "pair.npz", *rest)
-    code, _, shown = run_on_terminal(*words, cwd=tmp_path)
+    words = (name, trained, files / "pair.npz", *rest)
+    code, _, shown = run_on_terminal("-m", "sparsegp", *words, cwd=tmp_path)
     assert code == 0
     assert re.search(rf"{name} (\d+)/\1 rows in 0:00:\d\d, rows a second \d+\s*$", shown)
-    assert run_python(*words, cwd=tmp_path).stderr == ""
+    monkeypatch.chdir(tmp_path)
+    assert invoke(*words).stderr == ""

@@ -55,8 +55,12 @@ def paused(start, clusters, folder, *options, **how):
     ],
 )
 def test_stopped_and_resumed(number, options, start, clusters, uninterrupted, tmp_path):
-    """Signals reach the workers too; the run goes on in threads."""
+    """Signals reach the workers too; the run goes on in threads, but not in two processes."""
     with paused(start, clusters, tmp_path, *options, start_new_session=True) as (process, run):
+        again = ("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
+        holder = f"process {process.pid} on "
+        assert f": under way in {holder}" in invoke("inspect", run).stdout.splitlines()[0]
+        assert f"is held by {holder}" in invoke(*again, code=2).stderr
         os.killpg(process.pid, number)
         process.send_signal(signal.SIGCONT)
         out, err = process.communicate(timeout=PATIENCE)
@@ -67,13 +71,14 @@ def test_stopped_and_resumed(number, options, start, clusters, uninterrupted, tm
     assert last.startswith(f"stopped by {number.name} in select after ")
     words = ["sparsegp", "train", clusters, "--out", run, *TRAIN, *options, "--resume"]
     assert last.endswith(f" of {N_ACTIVE} rows; continue with: {shlex.join(map(str, words))}")
+    assert ": unfinished; continue with " in invoke("inspect", run).stdout
     record = told("inspect", run)
     assert record["state"] == "unfinished"
     assert 5 <= record["n_active"] < N_ACTIVE
     assert f"after {record['n_active']} of " in last
     assert record["progress"]["done"] == record["n_active"]
     assert record["active_rows"] == uninterrupted.rows[: record["n_active"]].tolist()
-    invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume")
+    invoke(*again)
     assert_same(sparsegp.load(run), uninterrupted, np.load(clusters)["X_test"])
 
 
@@ -97,10 +102,9 @@ def catches(pid, number):
 )
 def test_stopped_at_the_beginning(command, number, later, start, clusters, tmp_path):
     """While modules are imported or the data are looked through; --resume begins anew."""
-    words, code, advice = {
-        "train": ((clusters, *TRAIN), 75, "continue with: sparsegp train .* --resume"),
-        "predict": (("run", clusters), 130, "run it again"),
-    }[command]
+    words, code, advice = ("run", clusters), 130, "run it again"
+    if command == "train":
+        words, code, advice = (clusters, *TRAIN), 75, "continue with: sparsegp train .* --resume"
     with start(command, *words, "--out", "out.csv", cwd=tmp_path) as process:
         assert wait_until(lambda: all(catches(process.pid, each) for each in (15, 2)))
         time.sleep(later)
@@ -124,15 +128,3 @@ def test_interrupted_twice(start, clusters, tmp_path):
     assert process.returncode in {75, 130, -signal.SIGINT}, err
     assert "Traceback" not in err
     assert "n_active" in invoke("inspect", run, "--json").stdout
-
-
-def test_second_run_in_the_same_directory(start, clusters, tmp_path):
-    with paused(start, clusters, tmp_path, "--quiet") as (process, run):
-        shown = invoke("inspect", run).stdout.splitlines()[0]
-        result = invoke("train", clusters, "--out", run, *TRAIN, "--quiet", "--resume", code=2)
-        process.terminate()
-        process.send_signal(signal.SIGCONT)
-        process.communicate(timeout=PATIENCE)
-    assert f"is held by process {process.pid} on " in result.stderr
-    assert f": under way in process {process.pid} on " in shown
-    assert ": unfinished; continue with " in invoke("inspect", run).stdout

@@ -19,7 +19,7 @@ from tests.processes import invoke, told
 from tests.runs import Stopper
 
 SMALL = ("--max-trials", 8, "--n-active", 40)
-LEAST = ("--max-trials", 2, "--n-active", 40)
+LEAST = ("--max-trials", 2, "--n-active", 10)
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,13 @@ def test_what_follows_for_a_regression(files, tmp_path):
     assert record["settings"]["posterior"] == "all"
 
 
-def test_table(files, tmp_path, monkeypatch):
+def test_table(tuned, files, tmp_path, monkeypatch):
+    """In the usual folder, where the search is finished."""
     monkeypatch.chdir(tmp_path)
-    names, *lines = invoke("tune", files / "pair.npz", *LEAST, "--quiet").stdout.splitlines()
+    shutil.copytree(tuned[0], "sparsegp-tune-pair")
+    result = invoke("tune", files / "pair.npz", *SMALL, "--quiet", "--resume")
+    assert [path.name for path in tmp_path.iterdir()] == ["sparsegp-tune-pair"]
+    names, *lines = result.stdout.splitlines()
     assert names.split() == [name for name in SHOWN if name != "on"]  # nothing is re-estimated
     assert [line[4:].split()[:3] for line in lines[:2]] == [["1", "200", "40"]] * 2
     shown = dict(line.split(maxsplit=1) for line in lines if " " in line)
@@ -83,7 +87,6 @@ def test_table(files, tmp_path, monkeypatch):
     assert starred
     assert all(re.search(rf" {scaling} +{re.escape(kernel)}$", line) for line in starred)
     assert lines[-1].startswith("next          sparsegp train ")
-    assert (tmp_path / "sparsegp-tune-pair" / "tuning" / "run.json").is_file()
 
 
 def test_a_first_kernel_that_stays_behind_a_better_one_is_explained():
@@ -153,30 +156,31 @@ def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, tmp_path):
     assert read_records(run)["settings"]["seed"] == 1
 
 
-def test_train_goes_on_from_a_tuning(tuned, files, tmp_path):
-    """The trials are those of `tune`."""
-    run, chosen, found = shutil.copytree(tuned[0], tmp_path / "run"), tuned[1], []
-    arguments = ("train", files / "pair.npz", "--tune", *SMALL, "--quiet")
-    for out in (run, tmp_path / "new"):
-        record = told(*arguments, "--out", out, "--resume")
-        found.append(record["tuning"])
-        assert record["kernels"] == [chosen["kernel"]]
-        assert sparsegp.load(out).settings["kernel"] == chosen["kernel"]
-    names = ("kernel", "scaling", "metric", "n_active", "nlpp", "ended")
+def assert_chosen_by(tuned, run, record):
+    """Check that a run was trained with what `tune` chose."""
+    chosen, names = tuned[1], ("kernel", "scaling", "metric", "n_active", "nlpp", "ended")
+    assert record["kernels"] == [chosen["kernel"]]
+    assert sparsegp.load(run).settings["kernel"] == chosen["kernel"]
     kept = {name: chosen[name] for name in names}
-    assert found == [{**kept, "trials": len(chosen["trials"])}] * 2
+    assert record["tuning"] == {**kept, "trials": len(chosen["trials"])}
+
+
+def test_train_goes_on_from_a_tuning(tuned, files, tmp_path):
+    run, trials = shutil.copytree(tuned[0], tmp_path / "run"), tuned[1]["trials"]
+    command = ("train", files / "pair.npz", "--tune", *SMALL, "--quiet", "--out", run, "--resume")
+    assert_chosen_by(tuned, run, told(*command))
     seen = told("inspect", run)
     assert seen["state"] == "finished"
-    assert seen["tuning"]["trials"] == chosen["trials"]
-    shown = invoke(*arguments, "--out", run, "--resume")
+    assert seen["tuning"]["trials"] == trials
+    shown = invoke(*command)
     assert "is finished; nothing to do" in shown.stderr
-    (records,) = (tmp_path / "new" / "tuning").glob("checkpoint*")
+    by = rf"by {len(trials)} trials"
+    assert re.search(rf"^  chosen +{by}; nlpp at the choice \d\.\d{{4}} nats,", shown.stdout, re.M)
+    (records,) = (run / "tuning").glob("checkpoint*")
     os.truncate(records, 99)
-    seen = invoke("inspect", tmp_path / "new")
+    seen = invoke("inspect", run)
     assert "warning: no checkpoint in " in seen.stderr
     assert "finished" in seen.stdout
-    by = rf"by {len(chosen['trials'])} trials"
-    assert re.search(rf"^  chosen +{by}; nlpp at the choice \d\.\d{{4}} nats,", shown.stdout, re.M)
 
 
 @pytest.mark.parametrize(("kernel", "is_given"), [(None, False), ("auto", False), ("rbf", True)])
@@ -190,6 +194,7 @@ def test_a_kernel_is_given_only_if_it_is_named(kernel, is_given):
 
 
 def test_stopped_and_resumed(tuned, files, tmp_path, monkeypatch):
+    """The trials are those of `tune`."""
     run = tmp_path / "run"
     command = ("train", files / "pair.npz", "--out", run, "--tune", *SMALL)
     with monkeypatch.context() as patch:
@@ -199,7 +204,6 @@ def test_stopped_and_resumed(tuned, files, tmp_path, monkeypatch):
     done = read_records(run)["trials"]
     assert 2 <= len(done) < len(tuned[1]["trials"])
     assert "being tuned; continue with the same command" in invoke("inspect", run).stdout
-    record = told(*command, "--quiet", "--resume")
-    assert record["kernels"] == [tuned[1]["kernel"]]
+    assert_chosen_by(tuned, run, told(*command, "--quiet", "--resume"))
     after = read_records(run)["trials"]  # with the seconds that they took; any may end first
     assert [each for each in after if each in done] == done

@@ -27,11 +27,13 @@ from sparsegp.report import (
     rejecting,
 )
 from sparsegp.report.metrics import calibration_error, chance_error, reliability
+from sparsegp.report.pictures import READABLE
 
 CLASSES = np.array(["ant", "bee", "cat"])
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.3, 0.5, 0.2], [0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
 LOGS = np.log(PROBABILITIES)
 TWO = np.array(["no", "yes"])
+LOGS_OF_TWO = np.log([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
 
 
 def random_case(n_classes, n=400):
@@ -82,21 +84,21 @@ def test_error_by_chance_is_that_of_labels_drawn_from_the_probabilities(weighted
     rng = np.random.default_rng(8)
     confidence = 0.5 + 0.5 * rng.random(900)
     weights = rng.integers(1, 9, 900).astype(float) if weighted else None
-    drawn = [
-        calibration_error(confidence, rng.random(900) < confidence, weights=weights)
-        for _ in range(500)
-    ]
+    judge = partial(calibration_error, confidence, weights=weights)
+    drawn = [judge(rng.random(900) < confidence) for _ in range(500)]
     assert chance_error(confidence, weights) == pytest.approx(np.mean(drawn), rel=0.05)
     assert chance_error(np.ones(5)) == 0.0
 
 
 def test_only_unseen_labels(tmp_path):
+    """Of which there are pictures; of rows of one class no curves."""
     found = evaluate(LOGS, np.full(4, -1), CLASSES)
     assert (found.error, found.n_unseen, found.right.any()) == (1.0, 4, False)
     assert math.isnan(found.nlpp)
     assert not found.confusion.any()
     assert found.to_json()["nlpp"] is None
-    assert len(evaluation_pictures(found, tmp_path)) == 3
+    one_class = evaluate_two_classes(LOGS_OF_TWO, np.zeros(3, int), TWO, "yes", 0.5)
+    assert len(evaluation_pictures(found, tmp_path, None, one_class)) == 3
 
 
 def test_bins_hold_their_upper_end():
@@ -109,12 +111,10 @@ def test_bins_hold_their_upper_end():
 def test_reliability():
     logs, codes = random_case(3)
     found = evaluate(logs, codes, np.arange(3))
-    for k, bin in enumerate(zip(*reliability(found.confidence, found.right), strict=True)):
+    both = found.confidence, found.right
+    for k, bin in enumerate(zip(*reliability(*both), strict=True)):
         inside = (found.confidence > k / 15) & (found.confidence <= (k + 1) / 15)
-        means = [
-            each[inside].mean() if inside.any() else np.nan
-            for each in (found.confidence, found.right)
-        ]
+        means = [each[inside].mean() if inside.any() else np.nan for each in both]
         assert bin == pytest.approx((inside.sum(), *means), nan_ok=True)
 
 
@@ -165,18 +165,13 @@ def test_weights_are_repetitions():
                 judge(*arrays, weights=0 * weights)
 
 
-LOGS_OF_TWO = np.log([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
-
-
 @pytest.mark.parametrize("codes", [[0, 0, 0], [1, 1, 1], [-1, 0, 0]], ids=str)
-def test_rows_of_one_of_two_classes(codes, tmp_path):
+def test_rows_of_one_of_two_classes(codes):
     codes = np.array(codes)
     found = evaluate_two_classes(LOGS_OF_TWO, codes, TWO, "yes", 0.5)
     assert math.isnan(found.auc)
     assert found.recall == (codes == 1).mean() * 2 / 3
     assert found.to_json()["auc"] is None
-    both = evaluate(LOGS_OF_TWO, codes, TWO)
-    assert len(evaluation_pictures(both, tmp_path, None, found)) == 3
 
 
 def test_two_classes():
@@ -193,12 +188,16 @@ def evaluation(n_classes, names=None):
     return evaluate(*random_case(n_classes), np.array(names or np.arange(n_classes)))
 
 
-@pytest.mark.parametrize(("n_classes", "names"), [(2, ["$ a\x1b", "b_c$"]), (60, None)], ids=str)
-def test_pictures(n_classes, names, tmp_path):
-    found, relevances = evaluation(n_classes, names), {"a$": 0.6, "b": 0.4}
+@pytest.mark.parametrize(
+    ("n_classes", "names", "relevances"),
+    [(2, ["$ a\x1b", "b_c$"], {"a$": 0.6, "b": 0.4}), (READABLE + 1, None, None)],
+    ids=str,
+)
+def test_pictures(n_classes, names, relevances, tmp_path):
+    found = evaluation(n_classes, names)
     paths = evaluation_pictures(found, tmp_path / "a" / "b", relevances, title="of the data")
-    expected = "reliability.png error-reject.png confusion.png relevances.png"
-    assert [path.name for path in paths] == expected.split()
+    expected = ["reliability", "error-reject", "confusion", *(["relevances"] if relevances else [])]
+    assert [path.name for path in paths] == [f"{name}.png" for name in expected]
     for path in paths:
         assert imread(path).std() > 0.01
         assert path.stat().st_size > 5000

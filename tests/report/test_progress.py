@@ -28,6 +28,12 @@ with TerminalProgress() as progress:
             warnings.warn("a warning")
 print("result", "rich" in sys.modules)
 """
+UNKNOWN = """
+with TerminalProgress() as progress:
+    progress.start(0, "rows", "next")
+    progress.update(200, train_error=0.0431, heldout_error=0.052)
+    time.sleep(0.3)
+"""
 FIGURES = "train error 0.0431, heldout error 0.052"
 LAST = rf"select 300/300 rows in 0:00:\d+, {FIGURES}"
 
@@ -50,16 +56,14 @@ def test_bar_on_a_terminal():
     assert re.fullmatch(LAST, lines[-1])
 
 
-def test_a_stage_of_unknown_length_has_its_time_and_no_bar():
-    _, _, shown = run_on_terminal("-c", WORK.replace("start(300,", "start(0,"), columns=80)
-    assert re.search(rf"select . 200 rows 0:00:0\d {FIGURES}", re.sub(r"\x1b\[[?\d;]*m", "", shown))
-    assert "━" not in shown
-
-
-def test_nothing_is_cut_at_80_columns():
-    code = WORK.replace("train_error=0.0431, heldout_error=0.052", "minus_log_evidence=1234.5")
-    _, _, shown = run_on_terminal("-c", code, columns=80)
-    assert re.search(r"━.* rows .*minus log evidence 1234.5", shown)
+def test_at_80_columns():
+    """Nothing is cut; a stage of unknown length has its time and no bar."""
+    long = WORK.replace("train_error=0.0431, heldout_error=0.052", "minus_log_evidence=1234.5")
+    _, _, shown = run_on_terminal("-c", f"{long}{UNKNOWN}", columns=80)
+    known, unknown = re.sub(r"\x1b\[[?\d;]*m", "", shown).split("next ", maxsplit=1)
+    assert re.search(r"━.* rows .*minus log evidence 1234.5", known)
+    assert re.search(rf". 200 rows 0:00:0\d {FIGURES}", unknown)
+    assert "━" not in unknown
 
 
 def test_bar_is_taken_away_when_the_work_fails():
@@ -76,11 +80,11 @@ def test_bar_is_taken_away_when_the_work_fails():
 def test_where_no_bar_can_be_drawn(terminal):
     """Messages, and a line in the end."""
     if terminal:
-        status, output, shown = run_on_terminal("-c", WORK, term="dumb")
+        _, output, shown = run_on_terminal("-c", WORK, term="dumb")
     else:
         done = run_python("-c", WORK, env=plain_environment())
-        status, output, shown = done.returncode, done.stdout, done.stderr
-    assert (status, output) == (0, f"result {terminal}\n")
+        output, shown = done.stdout, done.stderr
+    assert output == f"result {terminal}\n"
     assert "\x1b" not in shown
     first, last = [line for line in shown.splitlines() if "warn" not in line]
     assert first == "a [bold]message[/bold]"

@@ -20,7 +20,7 @@ cloudpickle.register_pickle_by_value(blocks)
 
 @pytest.fixture(scope="session")
 def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with Cluster(tmp_path_factory.mktemp("cluster"), nannies=True) as cluster:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster.file
 
 
@@ -37,6 +37,7 @@ def thread_runtime() -> Iterator[Runtime]:
 
 @pytest.fixture(scope="session")
 def local_runtime() -> Iterator[DaskRuntime]:
+    """One whose workers can be killed."""
     with start_local(2, PATIENCE) as runtime:
         runtime.rejoin_timeout, runtime.call_timeout = 10.0, PATIENCE
         yield runtime
@@ -45,7 +46,7 @@ def local_runtime() -> Iterator[DaskRuntime]:
 @pytest.fixture(scope="session")
 def tcp_runtime(address: str) -> Iterator[DaskRuntime]:
     with connect(address, n_workers=2, seconds=PATIENCE) as runtime:
-        runtime.rejoin_timeout, runtime.call_timeout = 10.0, PATIENCE
+        runtime.call_timeout = PATIENCE
         yield runtime
 
 
@@ -58,6 +59,6 @@ def runtime(request: pytest.FixtureRequest) -> Runtime:
 
 @pytest.fixture
 def cluster(local_runtime: DaskRuntime) -> DaskRuntime:
-    """A runtime whose workers can be killed."""
+    """That runtime, with nothing to recover."""
     local_runtime.recovery = tuple
     return local_runtime
