@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,30 +16,12 @@ from tests.processes import run_python
 ROOT = Path(sparsegp.__file__).parent
 PROJECT = ROOT.parent / "pyproject.toml"
 
-LAYERS = [
-    ["blas", "errors", "types"],
-    ["fields", "lists", "progress", "registry", "state"],
-    ["texts"],
-    ["math"],
-    ["kernels"],
-    ["likelihoods"],
-    ["ivm"],
-    ["posterior"],
-    ["learning"],
-    ["dense"],
-    ["data"],
-    ["store"],
-    ["runtime"],
-    ["settings", "interrupt"],
-    ["model"],
-    ["memory"],
-    ["report"],
-    ["fit"],
-    ["estimator"],
-    ["cli"],
-    ["__init__", "__main__"],
-]
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+LAYERS = (
+    "blas errors types < fields lists progress registry state < texts < math < kernels "
+    "< likelihoods < ivm < posterior < learning < dense < data < store < runtime "
+    "< settings interrupt < model < memory < report < fit < estimator < cli < __init__ __main__"
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS.split("<")) for name in names.split()}
 
 OWNERS = {
     "dask": {"data", "runtime", "fit", "model", "cli"},
@@ -52,8 +35,6 @@ OWNERS = {
     "torch": set(),
     "pipelines": set(),
 }
-
-
 DISTRIBUTIONS = {"yaml": "pyyaml", "sklearn": "scikit-learn"}
 """Where the name to import is not that of the distribution."""
 
@@ -105,16 +86,12 @@ def test_every_import_is_declared(folder):
     """The package needs no more than its dependencies and extras; tests those of tests too."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"]]
-    for name, more in extras.items():
-        lines += more if folder == "tests" or name != "test" else []
+    wanted = [more for name, more in extras.items() if folder == "tests" or name != "test"]
+    lines = chain(project["dependencies"], *wanted)
     declared = {re.split(r"[^\w.-]", line)[0].lower().replace("_", "-") for line in lines}
-    names = {
-        name.split(".")[0]
-        for path in (PROJECT.parent / folder).rglob("*.py")
-        for name in imported(path)
-    }
-    others = names - sys.stdlib_module_names - {"sparsegp", "tests", "pipelines"}
+    names = chain.from_iterable(map(imported, (PROJECT.parent / folder).rglob("*.py")))
+    known = {*sys.stdlib_module_names, "sparsegp", "tests", "pipelines"}
+    others = {name.split(".")[0] for name in names} - known
     needed = {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in others}
     assert needed <= declared, f"not in pyproject.toml: {sorted(needed - declared)}"
 

@@ -15,7 +15,6 @@ from itertools import chain, dropwhile
 from pathlib import Path
 from runpy import run_path
 
-import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -30,25 +29,20 @@ pytestmark = [
     pytest.mark.usefixtures("searching"),
 ]
 
+CONTRIBUTING = "CONTRIBUTING.md"
 PAGES = [
-    "CONTRIBUTING.md",
-    "README.md",
-    "cluster/README.md",
+    *(CONTRIBUTING, "README.md", "cluster/README.md"),
     *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")),
 ]
-LONG = {
-    *(f"docs/how-to/{name}.md" for name in ("calibrate", "evaluate", "evidence", "many-classes")),
-    *(f"docs/how-to/{name}.md" for name in ("regression", "scikit-learn", "tables", "tune")),
-    *(f"docs/how-to/{name}.md" for name in ("update", "virtual-rows", "weights")),
-    *(f"docs/tutorials/{name}.md" for name in ("cluster", "own-table", "python")),
-    *(f"docs/reference/{name}.md" for name in ("kernels", "output")),
-}
+LONG = (
+    "how-to/calibrate how-to/evaluate how-to/evidence how-to/many-classes how-to/regression "
+    "how-to/scikit-learn how-to/tables how-to/tune how-to/update how-to/virtual-rows "
+    "how-to/weights reference/kernels reference/output "
+    "tutorials/cluster tutorials/own-table tutorials/python"
+)
 """Pages whose examples take longer than two or three seconds."""
-RUN = [
-    pytest.param(name, marks=pytest.mark.slow if name in LONG else ())
-    for name in PAGES
-    if name != "CONTRIBUTING.md"
-]
+SLOW = {f"docs/{name}.md": pytest.mark.slow for name in LONG.split()}
+RUN = [pytest.param(name, marks=SLOW.get(name, ())) for name in PAGES if name != CONTRIBUTING]
 BEGUN_ELSEWHERE = {"dask", "pip", "python", "sbatch", "sh"}
 ASSIGNMENT = re.compile("[A-Z_]+=")
 NEEDS = ("--scheduler", "--scheduler-file", "--cluster", "--data")
@@ -67,8 +61,8 @@ def fences(path):
 
 def commands(text):
     parts = [part for line in text.splitlines() for part in line.split("&&")]
-    split = [shlex.split(part, comments=True) for part in parts]
-    return [words for each in split if (words := [*dropwhile(ASSIGNMENT.match, each)])]
+    split = (dropwhile(ASSIGNMENT.match, shlex.split(part, comments=True)) for part in parts)
+    return [words for each in split if (words := [*each])]
 
 
 def shape(line):
@@ -99,10 +93,8 @@ def assert_printed(shown, printed, where):
 
 def parse_only(words):
     """Check that a command of the program has such options and arguments."""
-    with click.Context(program, info_name="sparsegp") as context:
-        command = program.get_command(context, words[1])
-        assert command is not None, words
-        command.make_context(words[1], words[2:])
+    assert words[1] in program.commands, words
+    program.commands[words[1]].make_context(words[1], words[2:])
 
 
 def can_run(words):
@@ -209,7 +201,7 @@ def test_commands_of_the_ready_folders(name):
 
 def test_contributing():
     """In a process of its own, for the examples add to the registries."""
-    blocks = fences(ROOT / "CONTRIBUTING.md")
+    blocks = fences(ROOT / CONTRIBUTING)
     run_python("-c", "\n".join(text for language, text, _ in blocks if language == "python"))
 
 
@@ -239,11 +231,8 @@ def test_every_folder_is_described():
 def test_every_option_that_a_page_names_exists():
     """Also those in running text and tables."""
     known = {"--help", "--requeue", "--nthreads", "--memory-limit", "--nworkers", "--version"}
-    with click.Context(program) as context:
-        for name in program.list_commands(context):
-            command = program.get_command(context, name)
-            for parameter in command.params:
-                known |= {*parameter.opts, *parameter.secondary_opts}
+    for parameter in chain(*(command.params for command in program.commands.values())):
+        known |= {*parameter.opts, *parameter.secondary_opts}
     for name in PAGES:
         text = (ROOT / name).read_text(encoding="utf-8")
         prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)

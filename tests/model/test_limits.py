@@ -92,7 +92,7 @@ def test_what_is_not_known_is_said(model):
 
 @pytest.mark.parametrize("kind", ["kernel per class", "pairs", "softmax", "ordered", "regression"])
 def test_novelty_of_every_kind(kind):
-    X, y = rows(300, 0)
+    X, y = rows(150, 0)
     model = sparsegp.train(X, y, **KINDS[kind])
     assert 0.0 <= model.novelty(X).min() < 0.2
     assert_array_equal(model.novelty(np.full((2, 3), 40.0)), 1.0)

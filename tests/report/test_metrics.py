@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 from scipy.stats import norm
-from sklearn.metrics import (
-    brier_score_loss,
-    confusion_matrix,
-    log_loss,
-    mean_squared_error,
-    r2_score,
-    zero_one_loss,
-)
+from sklearn import metrics
 
 from sparsegp.errors import DataError, SettingsError, StoreError
 from sparsegp.report import (
@@ -67,15 +60,17 @@ def test_scikit_learn_agrees(n_classes):
     labels, probabilities = np.arange(n_classes), np.exp(logs)
     found = evaluate(logs, codes.astype(np.int32), labels)
     chosen = logs.argmax(axis=1)
-    assert found.nlpp == pytest.approx(log_loss(codes, probabilities, labels=labels), rel=1e-12)
-    assert found.error == pytest.approx(zero_one_loss(codes, chosen))
-    np.testing.assert_array_equal(found.confusion, confusion_matrix(codes, chosen, labels=labels))
+    loss = metrics.log_loss(codes, probabilities, labels=labels)
+    assert found.nlpp == pytest.approx(loss, rel=1e-12)
+    assert found.error == pytest.approx(metrics.zero_one_loss(codes, chosen))
+    confusion = metrics.confusion_matrix(codes, chosen, labels=labels)
+    np.testing.assert_array_equal(found.confusion, confusion)
     single = evaluate(logs.astype(np.float32), codes, labels)
     assert single.nlpp == pytest.approx(found.nlpp, rel=1e-6)
     unlikely = evaluate(np.array([[0.0, -900.0]]), np.array([1]), np.arange(2))
     assert unlikely.nlpp == 900.0  # not clipped, as theirs are
     pytest.importorskip("sklearn", minversion="1.7", reason="scores of more than two classes")
-    brier = brier_score_loss(codes, probabilities, labels=labels, scale_by_half=False)
+    brier = metrics.brier_score_loss(codes, probabilities, labels=labels, scale_by_half=False)
     assert found.brier == pytest.approx(brier, rel=1e-12)
 
 
@@ -134,8 +129,8 @@ def test_regression():
     mean, variance = rng.normal(size=5000), rng.uniform(0.5, 2.0, 5000)
     y = mean + np.sqrt(variance) * rng.standard_normal(5000)
     found = evaluate_regression(mean, variance, y)
-    assert found.mse == pytest.approx(mean_squared_error(y, mean))
-    assert found.r2 == pytest.approx(r2_score(y, mean))
+    assert found.mse == pytest.approx(metrics.mean_squared_error(y, mean))
+    assert found.r2 == pytest.approx(metrics.r2_score(y, mean))
     assert found.nlpp == pytest.approx(-norm(mean, np.sqrt(variance)).logpdf(y).mean())
     assert found.coverage == pytest.approx(0.95, abs=0.01)
     assert evaluate_regression(mean[:2], variance[:2], np.ones(2)).to_json()["r2"] is None
@@ -184,17 +179,13 @@ def test_two_classes():
             evaluate_two_classes(LOGS_OF_TWO, codes, TWO, positive, threshold)
 
 
-def evaluation(n_classes, names=None):
-    return evaluate(*random_case(n_classes), np.array(names or np.arange(n_classes)))
-
-
 @pytest.mark.parametrize(
     ("n_classes", "names", "relevances"),
     [(2, ["$ a\x1b", "b_c$"], {"a$": 0.6, "b": 0.4}), (READABLE + 1, None, None)],
     ids=str,
 )
 def test_pictures(n_classes, names, relevances, tmp_path):
-    found = evaluation(n_classes, names)
+    found = evaluate(*random_case(n_classes), np.array(names or range(n_classes)))
     paths = evaluation_pictures(found, tmp_path / "a" / "b", relevances, title="of the data")
     expected = ["reliability", "error-reject", "confusion", *(["relevances"] if relevances else [])]
     assert [path.name for path in paths] == [f"{name}.png" for name in expected]
@@ -205,10 +196,11 @@ def test_pictures(n_classes, names, relevances, tmp_path):
 
 
 def test_pictures_that_cannot_be_made(tmp_path, monkeypatch):
+    found = evaluate(LOGS, np.arange(4) % 3, CLASSES)
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"cannot write .*reliability\.png"):
-        evaluation_pictures(evaluation(3), tmp_path / "file")
+        evaluation_pictures(found, tmp_path / "file")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SettingsError, match="`pip install matplotlib`"):
-        evaluation_pictures(evaluation(3), tmp_path / "new")
+        evaluation_pictures(found, tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -65,9 +65,6 @@ class Cluster:
         common += ["--memory-limit", "0", "--local-directory", str(self.folder)]
         self.workers[name] = self._start("worker", *common)
 
-    def retire(self, name: str) -> None:
-        self.client.retire_workers(names=[name])
-
     def signal(self, name: str, number: signal.Signals) -> None:
         self.workers[name].send_signal(number)
 
@@ -81,9 +78,6 @@ class Cluster:
     def names(self) -> set[str]:
         found: dict[str, Any] = self.client.sync(self.client.scheduler.identity)
         return {worker["name"] for worker in found["workers"].values()}
-
-    def holder(self, pid: int) -> str:
-        return next(name for name, process in self.workers.items() if process.pid == pid)
 
     def ended(self, name: str, seconds: float = PATIENCE) -> int | None:
         """Return the exit code of a worker, None if it does not end in time."""
