@@ -121,7 +121,7 @@ def test_what_a_task_raises_names_it(runtime, kind):
 def test_closed_early_it_begins_no_more_tasks(runtime, tmp_path):
     runtime.build(Tally, parts(3))
     before = runtime.map_blocks("add", 1)
-    tasks = runtime.run_tasks(nap_and_note, (0.05, str(tmp_path)), range(400))
+    tasks = runtime.run_tasks(nap_and_note, (0.2, str(tmp_path)), range(400))
     next(tasks)
     tasks.close()
     assert runtime.map_blocks("add", 1) == before
