@@ -12,7 +12,7 @@ class Block:
 
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 chance = random.Random(0)
-for _ in range(100):
+for _ in range(300):
     with ThreadRuntime(4) as runtime:
         runtime.build(Block, [{}] * 16)
         try:
