@@ -58,7 +58,7 @@ def test_against_integrals(per_class, binary):
     some = problem(2, per_class, binary)
     new = np.array([[0.3, -0.2], [1.0, 1.0]])
     exact, probabilities = integrated(some, new, 2 if binary else 3)
-    found = Gibbs(chains=2, samples=300, burn_in=100, thin=2, particles=1000).fit(some)
+    found = Gibbs(chains=2, samples=200, burn_in=50, thin=2, particles=1000).fit(some)
     assert found.log_evidence == pytest.approx(exact, abs=0.02)
     log_p = Mixture(found.components, some.x).log_probabilities(new, probabilities.shape[1])
     assert_allclose(np.exp(log_p), probabilities, atol=0.025)
@@ -70,8 +70,8 @@ def test_estimates_have_the_right_mean_for_few_particles():
     """Also with particles drawn anew, which 12 rows and 20 particles bring about."""
     some = problem(12, variance=5.0)
     many = log_evidence((some, 10_000), 0)
-    few = np.exp([log_evidence((some, 20), number) - many for number in range(1, 101)])
-    assert few.mean() == pytest.approx(1.0, abs=4.0 * few.std() / 10.0 + 0.02)
+    few = np.exp([log_evidence((some, 20), number) - many for number in range(1, 65)])
+    assert few.mean() == pytest.approx(1.0, abs=4.0 * few.std() / 8.0 + 0.02)
     assert few.std() > 0.2
     assert Variational().fit(some).log_evidence < many
 
@@ -80,7 +80,7 @@ def test_kernel_parameters_against_their_density():
     """Two rows of one class: p(t) = 1/4 + asin(k / (1 + v)) / (2 pi) for covariance k."""
     x = np.array([[0.0], [1.0]])
     some = Problem(x, np.array([1, 1]), [RBF(1.0)], Probit(), 1, seed=3)
-    method = Gibbs(chains=2, samples=600, burn_in=200, thin=2, metropolis=True, spread=1.5)
+    method = Gibbs(chains=2, samples=400, burn_in=100, thin=2, metropolis=True, spread=1.5)
     found = method.fit(some)
     logs = np.log([draw["0:rbf.length_scale"] for draw in found.trace])
     grid = np.linspace(-8.0, 8.0, 2001)

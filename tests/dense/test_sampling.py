@@ -25,7 +25,7 @@ REGRESSION = Problem(X, Y, [RBF(1.0)], Gaussian(0.1), 1, seed=3)
 def test_one_parameter_against_a_grid():
     some, method = REGRESSION, Exact()
     prior = kernel_prior(PRIOR, some)
-    grid = np.linspace(-2.0, 2.0, 81)
+    grid = np.linspace(-2.0, 2.0, 41)
     logs, means = [], []
     new = np.linspace(-1.9, 1.9, 7)[:, np.newaxis]
     for t in grid:
@@ -68,7 +68,7 @@ class Fragile(Exact, name=""):
 
 def test_parameters_for_which_the_method_fails_are_left_out():
     some = REGRESSION.with_parameters(np.array([-0.2]))
-    plan = Schedule(chains=2, burn_in=50, draws=50, kept=20)
+    plan = Schedule(chains=2, burn_in=30, draws=30, kept=15)
     found = plan.fit(Target(Fragile(), some, kernel_prior(PRIOR, some)))
     assert all(each.kernels[0].parameters()[0] <= 0.0 for each in found.components)
     assert min(found.report["acceptance"]) > 0.2
@@ -79,10 +79,10 @@ def test_parameters_for_which_the_method_fails_are_left_out():
 
 def test_sampled_kernels_are_a_mixture(tmp_path):
     rows, y = load_breast_cancer(return_X_y=True)
-    rows, y = rows[:40, :4], y[:40]
-    options = {"method": "laplace", "learn": "hmc", "steps": 8}
+    rows, y = rows[:30, :4], y[:30]
+    options = {"method": "laplace", "learn": "hmc", "steps": 4}
     model = sparsegp.train(rows, y, **options, hyperprior="v: lognormal(0, 4); l: lognormal(0, 1)")
-    assert model.report["components"] == 32
+    assert model.report["components"] == 16
     assert len({str(each.kernels[0]) for each in model.mixture.components}) > 5
     model.save(tmp_path / "model")
     assert_same(sparsegp.load(tmp_path / "model"), model, rows)

@@ -148,7 +148,7 @@ def test_no_likelihood_is_left_out():
 
 @every_case
 def test_moments_against_other_quadratures(case):
-    rows = case.rows(6)
+    rows = case.rows(4)
     found = case.likelihood.moments(*rows)
     each = [case.reference(*row) for row in zip(*rows, strict=True)]
     log_z, slope, curvature = zip(*each, strict=True)
@@ -285,7 +285,7 @@ def test_site_precisions_are_not_negative(case):
 @every_case
 def test_rows_do_not_influence_each_other(case, monkeypatch):
     """Nor do pieces of any size, in which rows are worked on."""
-    n = 60 if case.likelihood.name == "softmax" else 1200
+    n = 60 if case.likelihood.name == "softmax" else 300
     likelihood = Softmax(3, BIASES) if case.likelihood.name == "softmax" else case.likelihood
     mean, variance, target = case.rows(n, seed=9)
     rng = np.random.default_rng(10)
