@@ -4,7 +4,6 @@ import bz2
 import gzip
 import lzma
 import re
-from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -29,23 +28,45 @@ Dee,39,1.75,no,2021-07-04,Ulm,b
 """
 
 
-def frame(path, content, **given):
-    """Write a text, and return its data frame."""
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    table = open_dataset(path, **given).train
+@pytest.fixture
+def read(tmp_path):
+    """A function that writes a text, or a data frame as one, and opens it with some options."""
+
+    def read(content, name="a.csv", **given):
+        if isinstance(content, pd.DataFrame):
+            content = content.to_csv(index=False)
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return open_dataset(tmp_path / name, **given).train
+
+    return read
+
+
+@pytest.fixture
+def warned(read, caplog):
+    """A function that reads a text like `read`, and returns the warnings of that."""
+
+    def warned(*content, **given):
+        caplog.clear()
+        read(*content, **given)
+        return caplog.text
+
+    return warned
+
+
+def frame(table):
+    """Return a table as one data frame."""
     return pd.concat(table.frame.parts)
 
 
-def columns(path):
-    """Return what is learnt of the columns of a text."""
-    table = open_dataset(path).train
+def columns(table):
+    """Return what is learnt of the columns of a table."""
     return {each.name: each for each in Encoding.learn(table.frame, "T", table.kinds).columns}
 
 
-def test_kinds_are_found(tmp_path):
-    found = frame(tmp_path / "a.csv", PEOPLE)
+def test_kinds_are_found(read):
+    table = read(PEOPLE)
+    found, learnt = frame(table), columns(table)
     kinds = {"age": "whole number", "height": "number", "member": "truth", "since": "date"}
-    learnt = columns(tmp_path / "a.csv")
     assert {name: learnt[name].kind for name in kinds} == kinds
     assert found["age"].dtype == np.int64
     assert learnt["member"].encode(found["member"])[:, 0].tolist() == [1.0, 0.0, 1.0, 0.0]
@@ -53,20 +74,16 @@ def test_kinds_are_found(tmp_path):
     assert found["city"].isna().tolist() == [False, True, False, False]
     assert found["since"].isna().tolist() == [False, False, True, False]
     np.testing.assert_array_equal(found["height"], [1.62, np.nan, 1.80, 1.75])
-    table = open_dataset(tmp_path / "a.csv").train
     assert (table.y.tolist(), table.label) == (["a", "b", "a", "b"], "y")
 
 
 @pytest.mark.parametrize("end", [",,,,,,\n", ',"", ,,,,\n,,,,,,\n', ",,,,,,"])
-def test_blank_rows_at_the_end_are_no_rows(tmp_path, end):
-    path = tmp_path / "a.csv"
-    path.write_text(PEOPLE)
-    expected = columns(path), open_dataset(path).train.y.tolist()
-    path.write_text(PEOPLE + end)
-    assert (columns(path), open_dataset(path).train.y.tolist()) == expected
-    path.write_text(PEOPLE + end.replace(",", ",1", 1))
+def test_blank_rows_at_the_end_are_no_rows(read, end):
+    expected, found = read(PEOPLE, "b.csv"), read(PEOPLE + end)
+    assert columns(found) == columns(expected)
+    assert found.y.tolist() == expected.y.tolist()
     with pytest.raises(DataError, match=r"line 7 \(row 4\), column 'y': the label is missing"):
-        open_dataset(path)
+        read(PEOPLE + end.replace(",", ",1", 1))
 
 
 WRITTEN = {
@@ -86,18 +103,18 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_encodings_and_compression(name, tmp_path, caplog):
+def test_encodings_and_compression(name, read, tmp_path, caplog):
     text = "größe,city,y\n1.5,Köln,a\n2.5,Ulm,b\n"
-    found = frame(tmp_path / name, WRITTEN[name](text))
+    found = frame(read(WRITTEN[name](text), name))
     assert found.columns.tolist() == ["größe", "city"]
     assert found["city"].tolist() == ["Köln", "Ulm"]
     assert caplog.messages == [
         f"{tmp_path / name} is not UTF-8 text and is read as cp1252; give `encoding` if wrong"
     ] * (name == "latin.csv")
     with pytest.raises(DataError, match=r"not text|empty"):
-        frame(tmp_path / "b.csv", WRITTEN["utf-16.txt"](text)[2:])
-    again = frame(tmp_path / "b.csv", WRITTEN["utf-16.txt"](text)[2:], encoding="utf-16-le")
-    pd.testing.assert_frame_equal(again, found)
+        read(WRITTEN["utf-16.txt"](text)[2:])
+    again = read(WRITTEN["utf-16.txt"](text)[2:], encoding="utf-16-le")
+    pd.testing.assert_frame_equal(frame(again), found)
 
 
 LAID_OUT = {
@@ -119,8 +136,8 @@ LAID_OUT = {
 
 
 @pytest.mark.parametrize("text", LAID_OUT)
-def test_layouts(text, tmp_path):
-    found = frame(tmp_path / "a.txt", text, **LAID_OUT[text])
+def test_layouts(text, read):
+    found = frame(read(text, "a.txt", **LAID_OUT[text]))
     assert found.iloc[:, 0].tolist() == [1.5, -2.25]
     assert found.iloc[:, 1].tolist() == ["Ulm, old", "Bonn"]
 
@@ -144,11 +161,11 @@ DATES = {
 
 
 @pytest.mark.parametrize("words", DATES)
-def test_dates(words, tmp_path):
+def test_dates(words, read):
     each = [word.replace("_", " ") for word in words.split()]
     text = "when,y\n" + "".join(f'"{word}",{n}\n' for n, word in enumerate(each))
-    found = frame(tmp_path / "a.csv", text)["when"]
-    learnt = columns(tmp_path / "a.csv")["when"]
+    table = read(text)
+    found, learnt = frame(table)["when"], columns(table)["when"]
     if (first := DATES[words]) is not None:
         day = pd.Timestamp(first)
         hour = day.hour + day.minute / 60
@@ -158,7 +175,7 @@ def test_dates(words, tmp_path):
     else:
         assert (learnt.kind, found.tolist()) == ("category", each)
         with pytest.raises(DataError, match=r"column 'when': '.*' is not a date that can be read"):
-            open_dataset(tmp_path / "a.csv", kinds="when=date").train.learnt()
+            read(text, kinds="when=date").learnt()
 
 
 @pytest.mark.parametrize(
@@ -183,75 +200,69 @@ def test_dates(words, tmp_path):
         (lambda n: f"{n}{'-' * (n % 2)}", "numbers or, as '1-', negative numbers with a minus at"),
     ],
 )
-def test_words_that_look_like_something_else(word, what, tmp_path, caplog):
-    path, first = tmp_path / "a.csv", re.escape(repr(word(0).strip('"')))
-    for n_words in (6, 80):
-        rows = [f"{word(n % n_words)},{n % 7},{n % 2}" for n in range(80)]
-        path.write_text("\n".join(["a,b,y", *rows]))
-        if n_words == 6:
-            open_dataset(path, kinds="a=category").train.learnt()
-            assert not caplog.text
-            open_dataset(path).train.learnt()
-            assert re.search(f"'a', where {first} and most others look like {what}", caplog.text)
-        else:
-            with pytest.raises(DataError, match=f"{first} and most others look like {what}"):
-                open_dataset(path).train.learnt()
+def test_words_that_look_like_something_else(word, what, read, caplog):
+    few, many = (
+        "\n".join(["a,b,y", *(f"{word(n % n_words)},{n % 7},{n % 2}" for n in range(80))])
+        for n_words in (6, 80)
+    )
+    first = re.escape(repr(word(0).strip('"')))
+    such = f"{first} and most others look like {what}"
+    read(few, kinds="a=category").learnt()
+    assert not caplog.text
+    read(few).learnt()
+    assert re.search(f"'a', where {such}", caplog.text)
+    with pytest.raises(DataError, match=such):
+        read(many).learnt()
 
 
-def test_decimal_commas_beside_points(tmp_path, caplog):
-    rows = "".join(f"{n % 3},{n:03d};1.{2 + n % 2}57;{n % 2}\n" for n in range(80))
-    (tmp_path / "a.csv").write_text("a;b;y\n" + rows)
-    table = open_dataset(tmp_path / "a.csv").train.learnt()
+def test_decimal_commas_beside_points(read, caplog):
+    text = "a;b;y\n" + "".join(f"{n % 3},{n:03d};1.{2 + n % 2}57;{n % 2}\n" for n in range(80))
+    table = read(text).learnt()
     assert table.X[79].compute().tolist() == [1.079, 1.357]
     assert "read as numbers: a (#,#); have codes read as words by `kinds` NAME=" in caplog.text
-    table = open_dataset(tmp_path / "a.csv", decimal=",").train.learnt()
+    table = read(text, decimal=",").learnt()
     assert [column.kind for column in table.encoding.columns] == ["number", "category"]
     message = "'b', where '1.257' and most others look like numbers with a point: write a comma"
     assert message in caplog.text
     assert "pandas" not in caplog.text
 
 
-def test_words_beside_numbers_are_told_apart(tmp_path, caplog):
+def test_words_beside_numbers_are_told_apart(read, caplog):
     words = ["c", *(f"{n}.5" for n in range(7)), "c"]
     rows = "".join(f"{words[n % 9]},{n % 7},{n % 2}\n" for n in range(180))
-    (tmp_path / "a.csv").write_text("a,b,y\n" + rows)
-    open_dataset(tmp_path / "a.csv").train.learnt()
+    read("a,b,y\n" + rows).learnt()
     message = "'a', where 'c' differs, but '0.5' and most others look like numbers: give words such"
     assert message in caplog.text
 
 
-def test_minus_signs_of_typography_are_read_like_hyphens(tmp_path):
+def test_minus_signs_of_typography_are_read_like_hyphens(read):
     rows = [f"{n % 5 - 2};{n - 40},{n % 10};{'-2' if n % 2 else 'a'};{n % 2}" for n in range(80)]
     text = "\n".join(["a;b;c;y", *rows])
-    plain = frame(tmp_path / "a.csv", text)
+    plain, found = (frame(read(each)) for each in (text, text.replace("-", "\N{MINUS SIGN}")))
     assert [plain[name].dtype.kind for name in "ab"] == ["i", "f"]
-    found = frame(tmp_path / "a.csv", text.replace("-", "\N{MINUS SIGN}"))
     pd.testing.assert_frame_equal(found, plain, check_dtype=False)
     steps = ",".join(map(str, range(-9, 3)))
     text = f"{steps},y\n" + "".join(f"{n}," * 12 + f"u{n % 2}\n" for n in range(9))
-    found = frame(tmp_path / "a.csv", text.replace("-", "\N{MINUS SIGN}"))
-    assert len(found) == 9
+    assert len(read(text.replace("-", "\N{MINUS SIGN}")).y) == 9
 
 
 @pytest.mark.parametrize("numbers", [["-1,5", "2,25e-1", "3"], ["-1", "1,0", "2"]])
-def test_labels_are_numbers_of_the_same_marks_as_inputs(tmp_path, numbers):
-    path = tmp_path / "a.csv"
+def test_labels_are_numbers_of_the_same_marks_as_inputs(read, numbers):
     text = "a;y\n" + "".join(f"{n},5;{numbers[n % 3]}\n" for n in range(30))
     expected = np.resize([float(each.replace(",", ".")) for each in numbers], 30)
     for written in (text, text.replace("-", "\N{MINUS SIGN}")):
-        path.write_text(written, encoding="utf-8")
-        y = open_dataset(path).train.y
+        y = read(written).y
         assert y.tolist() == expected.tolist()
         assert y.dtype.kind == "fi"["1,0" in numbers]
 
 
-def test_labels_beside_decimal_commas_that_are_no_such_numbers(tmp_path):
-    path = tmp_path / "a.csv"
-    for labels, expected in ((["01,0", "02,0"], ["01,0", "02,0"]), (["1.346", "2.5"], None)):
-        path.write_text("a;y\n" + "".join(f"{n},5;{labels[n % 2]}\n" for n in range(30)))
-        message = "line 2 .row 0., column 'y': '1.346' has a point, but the decimal mark is a comma"
-        with nullcontext() if expected else pytest.raises(DataError, match=message):
-            assert np.unique(open_dataset(path, decimal=",").train.y).tolist() == expected
+def test_labels_beside_decimal_commas_that_are_no_such_numbers(read):
+    text = "a;y\n" + "".join(f"{n},5;{'12'[n % 2]}\n" for n in range(30))
+    y = read(re.sub(";([12])", r";0\1,0", text), decimal=",").y
+    assert np.unique(y).tolist() == ["01,0", "02,0"]
+    message = "line 2 .row 0., column 'y': '1.346' has a point, but the decimal mark is a comma"
+    with pytest.raises(DataError, match=message):
+        read(re.sub(";([12])", r";\1.346", text), decimal=",")
 
 
 def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):
@@ -273,79 +284,66 @@ def test_words_for_missing_values_are_those_of_the_training_file(tmp_path):
 
 
 @pytest.mark.parametrize("mark", [" ", "\t"])
-def test_a_header_without_the_name_of_the_first_column(mark, tmp_path, caplog):
+def test_a_header_without_the_name_of_the_first_column(mark, read):
     """As R's write.table writes it."""
     lines = ['"a" "c" "y"', *(f'"{n}" {n / 8} "some word" "u{n % 2}"' for n in range(1, 31))]
     text = "\n".join(lines)
     if mark == "\t":
         text = re.sub(' (?=["\\d])', mark, text)
-    (tmp_path / "a.dat").write_text(text)
-    table = open_dataset(tmp_path / "a.dat", id_column="unnamed 0").train
+    table = read(text, "a.dat", id_column="unnamed 0")
     assert (table.names, *table.beside["unnamed 0"][:2]) == (("a", "c"), "1", "2")
     assert table.y.tolist() == ["u1", "u0"] * 15
     with pytest.raises(DataError, match="line 2 has 4 fields; 3 are expected"):
-        open_dataset(tmp_path / "a.dat", header=False)
+        read(text, "a.dat", header=False)
 
 
 @pytest.mark.parametrize(
     ("first", "end"), [("a\tc\ty", "\t"), ("1.5\tx\tu0", "\tu1"), ("30 x", "")]
 )
-def test_other_short_first_rows_are_no_header(first, end, tmp_path):
+def test_other_short_first_rows_are_no_header(first, end, read):
     rows = [f"{n / 8}\tx{n % 3}\tu{n % 2}{end}" for n in range(30)]
-    (tmp_path / "a.tsv").write_text("\n".join([first, *rows]))
     with pytest.raises(DataError, match=r"line 2 has [34] fields; [123]"):
-        open_dataset(tmp_path / "a.tsv")
+        read("\n".join([first, *rows]), "a.tsv")
 
 
-def test_a_column_that_numbers_the_rows(tmp_path, caplog):
-    table = pd.DataFrame({"a": np.arange(60) % 7, "y": np.arange(60) % 2})
-    table[::2].to_csv(tmp_path / "a.csv")
-    open_dataset(tmp_path / "a.csv", drop="unnamed 0")
-    table.rename(columns={"a": ""}).to_csv(tmp_path / "b.csv", index=False)
-    open_dataset(tmp_path / "b.csv")
-    assert not caplog.text
-    open_dataset(tmp_path / "a.csv")
-    assert "in the input 'unnamed 0'; give it as `id_column`, or `drop` it" in caplog.text
+ROWS = pd.DataFrame({"a": np.arange(60) % 7, "y": np.arange(60) % 2})
 
 
-@pytest.mark.parametrize(
-    ("numbers", "is_told"),
-    [(range(1, 61), True), (range(60), True), (range(2, 62), False), (range(1, 121, 2), False)],
-)
-def test_a_named_column_that_numbers_the_rows(numbers, is_told, tmp_path, caplog):
-    table = pd.DataFrame({"row": numbers, "a": np.arange(60) % 7, "y": np.arange(60) % 2})
-    table.to_csv(tmp_path / "a.csv", index=False)
-    open_dataset(tmp_path / "a.csv")
-    assert ("numbers its rows in the input row; give it as" in caplog.text) == is_told
+def test_a_column_that_numbers_the_rows(warned):
+    numbered = ROWS[::2].to_csv()
+    assert not warned(numbered, drop="unnamed 0")
+    assert not warned(ROWS.rename(columns={"a": ""}))
+    assert "in the input 'unnamed 0'; give it as `id_column`, or `drop` it" in warned(numbered)
 
 
 @pytest.mark.parametrize(
-    ("name", "step", "is_told"),
+    ("name", "numbers", "is_told"),
     [
-        *(("id", 7, True), ("Shop ID", 7, True), ("shopId", 7, True), ("id", 6, False)),
-        *(("paid", 7, False), ("width", 7, False), ("idle", 7, False)),
+        *(("row", range(1, 61), True), ("row", range(60), True)),
+        *(("row", range(2, 62), False), ("row", range(1, 121, 2), False)),
+        *((name, np.arange(60) * 7 % 60, True) for name in ("id", "Shop ID", "shopId")),
+        ("id", np.arange(60) * 6 % 60, False),  # not all different
+        *((name, np.arange(60) * 7 % 60, False) for name in ("paid", "width", "idle")),
     ],
 )
-def test_a_column_with_the_name_of_an_id(name, step, is_told, tmp_path, caplog):
-    numbers = np.arange(60) * step % 60  # all different if the step is prime to 60
-    table = pd.DataFrame({"a": np.arange(60) % 7, name: numbers, "y": np.arange(60) % 2})
-    table.to_csv(tmp_path / "a.csv", index=False)
-    open_dataset(tmp_path / "a.csv")
-    assert ("numbers its rows in the input " in caplog.text) == is_told
-    caplog.clear()
-    open_dataset(tmp_path / "a.csv", kinds={name: "number"})
-    assert not caplog.text
+def test_a_named_column_that_numbers_the_rows(name, numbers, is_told, warned):
+    """As the first one, in order; or by its name."""
+    table = ROWS.copy()
+    table.insert(0 if name == "row" else 1, name, numbers)
+    message = f"numbers its rows in the input '?{name}'?; give it as"
+    assert bool(re.search(message, warned(table))) == is_told
+    assert not warned(table, kinds={name: "number"})
 
 
 @pytest.mark.parametrize(("rate", "is_told"), [("{},8", True), ("{},87 %", True), ("{}.8", False)])
-def test_points_beside_decimal_commas(rate, is_told, tmp_path, caplog):
+def test_points_beside_decimal_commas(rate, is_told, warned):
     rows = [f"{20 + n}.{n + 100};{rate.format(n)};{n % 2}\n" for n in range(60)]
-    frame(tmp_path / "a.csv", "income;rate;y\n" + "".join(rows))
-    assert ("points in the column income may separate thousands" in caplog.text) == is_told
+    found = warned("income;rate;y\n" + "".join(rows))
+    assert ("points in the column income may separate thousands" in found) == is_told
 
 
 @pytest.mark.parametrize("place", ["sold", "y"])
-def test_points_that_may_separate_thousands(place, tmp_path, caplog):
+def test_points_that_may_separate_thousands(place, warned):
     numbers = np.arange(60) * 37
     texts = {
         True: [f"{n:,}".replace(",", ".") for n in numbers],
@@ -353,89 +351,67 @@ def test_points_that_may_separate_thousands(place, tmp_path, caplog):
         None: [f"{1 + n / 1000:.3f}" for n in numbers],  # all of which have three digits
     }
     for is_told, words in texts.items():
-        rows = pd.DataFrame({"sold": np.arange(60) % 7 / 4, "y": np.arange(60) % 2})
-        rows.assign(**{place: words}).to_csv(tmp_path / "a.csv", index=False, sep=";")
-        caplog.clear()
-        open_dataset(tmp_path / "a.csv")
-        assert (f"points in the column {place} may separate" in caplog.text) == bool(is_told)
-        text = (tmp_path / "a.csv").read_text().replace(".", ",")
-        (tmp_path / "a.csv").write_text(text)
-        caplog.clear()
-        open_dataset(tmp_path / "a.csv")
-        assert (f"commas in the column {place} may separate" in caplog.text) == bool(is_told)
+        rows = ROWS.rename(columns={"a": "sold"}) / [4, 1]
+        text = rows.assign(**{place: words}).to_csv(index=False, sep=";")
+        for mark, written in {"points": text, "commas": text.replace(".", ",")}.items():
+            found = f"{mark} in the column {place} may separate" in warned(written)
+            assert found == bool(is_told)
     words = [word.replace("-", "\N{MINUS SIGN}") for word in ["-1.234", "17", "-999"] * 20]
-    rows.assign(**{place: words}).to_csv(tmp_path / "a.csv", index=False, sep=";")
-    open_dataset(tmp_path / "a.csv")
-    assert f"points in the column {place} may separate" in caplog.text
-    caplog.clear()
+    rows = rows.assign(**{place: words})
+    text = rows.to_csv(index=False, sep=";")
+    assert f"points in the column {place} may separate" in warned(text)
     if place == "sold":
-        rows.assign(x=1.5 * np.arange(60), **{place: words})[["x", place, "y"]].to_csv(
-            tmp_path / "a.csv", index=False, sep=";"
-        )
-        open_dataset(tmp_path / "a.csv", id_column=place)
-        open_dataset(tmp_path / "a.csv", kinds={place: "category"})
-        assert not caplog.messages
+        text = rows.assign(x=1.5 * np.arange(60))[["x", place, "y"]].to_csv(index=False, sep=";")
+        assert not warned(text, id_column=place)
+        assert not warned(text, kinds={place: "category"})
 
 
-def test_zeros_in_front_of_numbers(tmp_path, caplog):
+def test_zeros_in_front_of_numbers(warned, caplog):
     codes = [f"{n:05}" for n in np.arange(60) * 571 % 20011]
-    rows = pd.DataFrame({"zip": codes, "x": np.arange(60) % 7, "y": np.arange(60) % 2})
-    rows.to_csv(tmp_path / "a.csv", index=False)
-    open_dataset(tmp_path / "a.csv")
-    (message,) = caplog.messages
-    assert "zeros in front of numbers in the input zip; for codes give `kinds` zip=cat" in message
-    caplog.clear()
+    rows, message = ROWS.assign(zip=codes)[["zip", "a", "y"]], "zeros in front of numbers in the "
+    assert f"{message}input zip; for codes give `kinds` zip=cat" in warned(rows)
+    assert len(caplog.messages) == 1
     for kind in ("number", "category"):
-        open_dataset(tmp_path / "a.csv", kinds={"zip": kind})
-    assert not caplog.messages
-    rows.assign(zip=np.where(np.arange(60) % 7, codes, "-999")).to_csv(
-        tmp_path / "a.csv", index=False
-    )
-    open_dataset(tmp_path / "a.csv", missing="-999")
-    assert "zeros in front of numbers in the input zip" in caplog.text
-    caplog.clear()
-    rows = pd.concat([rows] * 20 + [rows.assign(zip="A01")])
-    rows.to_csv(tmp_path / "a.csv", index=False)
-    open_dataset(tmp_path / "a.csv")
-    assert "zeros in front" not in caplog.text
+        assert not warned(rows, kinds={"zip": kind})
+    gaps = rows.assign(zip=np.where(np.arange(60) % 7, codes, "-999"))
+    assert f"{message}input zip" in warned(gaps, missing="-999")
+    assert "zeros in front" not in warned(pd.concat([rows] * 20 + [rows.assign(zip="A01")]))
 
 
-def test_numbers_that_look_like_dates(tmp_path, caplog):
+def test_numbers_that_look_like_dates(read, warned, caplog):
     days = pd.Series(pd.date_range("1999-11-20", periods=60, freq="11D"))
     rows = pd.DataFrame({"on": days.dt.strftime("%Y%m%d"), "n": np.arange(60) + 20240500})
     rows.loc[3, "on"] = None
-    rows.assign(y=np.arange(60) % 2).to_csv(tmp_path / "a.csv", index=False)
-    open_dataset(tmp_path / "a.csv")
-    (message,) = caplog.messages
-    assert "20241231 in the input on; if they are dates, give `kinds` on=date" in message
-    caplog.clear()
-    table = open_dataset(tmp_path / "a.csv", kinds="on=date").train.learnt()
+    rows["y"] = np.arange(60) % 2
+    message = "20241231 in the input on; if they are dates, give `kinds` on=date"
+    assert message in warned(rows)
+    assert len(caplog.messages) == 1
+    assert not warned(rows, kinds="on=date")
+    table = read(rows, kinds="on=date").learnt()
     times = table.X.compute()[:, table.names.index("on: time")]
     assert np.delete(np.floor(times), 3).tolist() == np.delete(days.dt.year, 3).tolist()
     assert not caplog.messages
 
 
 @pytest.mark.parametrize(("start", "is_told"), [(2**60, True), (2**53 - 40, False)])
-def test_numbers_with_more_digits_than_count(start, is_told, tmp_path, caplog):
+def test_numbers_with_more_digits_than_count(start, is_told, warned):
     rows = [f"{start + 7 * i % 40},{i % 3},{i % 2}" for i in range(60)]
-    (tmp_path / "a.csv").write_text("\n".join(["a,b,y", *rows]))
-    open_dataset(tmp_path / "a.csv")
-    assert ("numbers with more digits than count in the input a; " in caplog.text) == is_told
+    found = warned("\n".join(["a,b,y", *rows]))
+    assert ("numbers with more digits than count in the input a; " in found) == is_told
 
 
-def test_what_is_given(tmp_path):
+def test_what_is_given(read):
     rows = "".join(f"{n:05d},{n % 7},{n % 2},k{n}\n" for n in range(40))
     text = "zip,x,y,key\n" + rows
-    (tmp_path / "a.csv").write_text(text)
     given = {"label_column": "y", "drop": "x", "id_column": "key"}
-    plain = open_dataset(tmp_path / "a.csv", **given).train
+    plain = read(text, **given)
     assert plain.names == ("zip",)
     assert plain.beside["key"].tolist() == [f"k{n}" for n in range(40)]
-    found = frame(tmp_path / "a.csv", text, kinds={"zip": "category"}, **given)
+    found = frame(read(text, kinds={"zip": "category"}, **given))
     assert found["zip"].tolist() == [f"{n:05d}" for n in range(40)]
-    found = frame(tmp_path / "a.csv", rows, kinds="0=category", drop=["1", "-1"])
+    found = frame(read(rows, kinds="0=category", drop=["1", "-1"]))
     assert found.columns.tolist() == ["x0"]
-    found = frame(tmp_path / "a.csv", text, missing=["00003"], **given)
+    found = frame(read(text, missing=["00003"], **given))
     assert np.flatnonzero(found["zip"].isna()).tolist() == [3]
     for wrong, message in {
         "kinds": ({"zip": "word"}, "KIND one of number, .*'zip=word'"),
@@ -446,16 +422,15 @@ def test_what_is_given(tmp_path):
         "encoding": ("utf-9", "unknown encoding: utf-9.; give its `encoding`"),
     }.items():
         with pytest.raises(DataError, match=message[1]):
-            open_dataset(tmp_path / "a.csv", **{wrong: message[0]})
+            read(text, **{wrong: message[0]})
 
 
-def test_all_bad_columns_are_told_at_once(tmp_path):
+def test_all_bad_columns_are_told_at_once(read):
     rows = [f'{n},"a\nb",{n / 2},{n % 3 > 1},1' for n in range(100)]
     rows[7], rows[60] = '7,"a",x!,True,1', 'abc,"a\nb",30,True,1'
     text = "\n".join(["a,b,c,d,y", *rows]) + "\n"
-    frame(tmp_path / "a.csv", text)
     with pytest.raises(DataError) as caught:
-        open_dataset(tmp_path / "a.csv", kinds="d=number").train.learnt()
+        read(text, kinds="d=number").learnt()
     message = str(caught.value)
     assert "line 122 (row 60), column 'a': 'abc' is not a number" in message
     assert "line 16 (row 7), column 'c': 'x!' is not a number" in message
@@ -463,17 +438,15 @@ def test_all_bad_columns_are_told_at_once(tmp_path):
     assert "as `missing`, or have its column read as words by `kinds` a=category;" in message
     lines = text.splitlines()
     assert (lines[121 - 1], lines[16 - 1]) == ('abc,"a', '7,"a",x!,True,1')
-    found = frame(tmp_path / "a.csv", text, kinds="a=category", missing="x!")
+    found = frame(read(text, kinds="a=category", missing="x!"))
     assert found["a"].tolist()[59:61] == ["59", "abc"]
     assert np.isnan(found["c"][7])
     days = "".join(f"2020-01-{1 + n % 28:02d},{n}\n" for n in range(99))
     for text, day in ((days, "2020-01-32"), (days.replace("2020-01-", "01.01."), "32.01.20")):
-        (tmp_path / "a.csv").write_text(f"{text}{day},0\n")
         with pytest.raises(DataError, match=rf"line 100 .*'{day}' is not a date"):
-            open_dataset(tmp_path / "a.csv").train.learnt()
+            read(f"{text}{day},0\n").learnt()
     mixed = "".join(f"{n % 5 or 'low'},{n}\n" for n in range(100))
-    (tmp_path / "a.csv").write_text(mixed)
-    assert columns(tmp_path / "a.csv")["x0"].kind == "category"  # a word in each five
+    assert columns(read(mixed))["x0"].kind == "category"  # a word in each five
 
 
 def head(*names):
@@ -506,23 +479,21 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("text", HEADERS, ids=lambda text: text[:10].strip())
-def test_headers(text, tmp_path, caplog):
+def test_headers(text, read, caplog):
     names, message = HEADERS[text]
-    (tmp_path / "a.csv").write_text(text)
+    n = len(text.splitlines())
     if "unlike" in message:
         with pytest.raises(DataError, match=message):
-            open_dataset(tmp_path / "a.csv")
+            read(text)
     else:
-        table = open_dataset(tmp_path / "a.csv").train
-        n = len(text.splitlines())
+        table = read(text)
         assert len(table.y) == n - (names is not None)
         assert table.names == names
         assert [message in each for each in caplog.messages] == [True] * bool(message)
     kinds = dict.fromkeys(map(str, range(text.split("\n")[0].count(",") + 1)), "category")
     for header in (True, False):
         caplog.clear()
-        table = open_dataset(tmp_path / "a.csv", header=header, kinds=kinds).train
-        assert len(table.y) == len(text.splitlines()) - header
+        assert len(read(text, header=header, kinds=kinds).y) == n - header
         assert not caplog.messages
 
 
@@ -617,24 +588,21 @@ def test_pairs_and_words_are_read_as_they_were_written():
         pairs_in("a=1,b=2,a=3")
 
 
-def test_names_and_words_with_a_comma_are_in_quotes(tmp_path):
+def test_names_and_words_with_a_comma_are_in_quotes(read, tmp_path):
     text = 'size,"town, land",code,answer\n' + "".join(
         f'{n % 7},"{"Rome, Italy" if n % 3 else "Paris, France"}",{n % 5},{n % 2}\n'
         for n in range(60)
     )
-    path = tmp_path / "rows.csv"
-    path.write_text(text)
-    table = open_dataset(path, drop='"town, land",size', kinds='"code"=category').train
+    table = read(text, drop='"town, land",size', kinds='"code"=category')
     assert (table.names, table.kinds) == (("code",), {"code": "category"})
-    dropped = open_dataset(path, kinds='"town, land=category",code=number', drop="size").train
+    dropped = read(text, kinds='"town, land=category",code=number', drop="size")
     assert dropped.kinds == {"town, land": "category", "code": "number"}
-    path.write_text(text.replace("\n3,", '\n"no, data",', 1))
+    text = text.replace("\n3,", '\n"no, data",', 1)
     with pytest.raises(DataError, match=r"line 5 \(row 3\), column 'size': 'no, data' is not a"):
-        open_dataset(path).train.learnt()
-    kept = open_dataset(path, missing='x,"no, data"').train.learnt()
-    assert "size missing" in kept.names
+        read(text).learnt()
+    assert "size missing" in read(text, missing='x,"no, data"').learnt().names
     how = ("--n-active", "9", "--kernel", "10*rbf", "--missing", '"no, data"')
-    said = invoke("train", path, "--out", tmp_path / "run", *how).stdout
+    said = invoke("train", tmp_path / "a.csv", "--out", tmp_path / "run", *how).stdout
     assert "60 rows, 3 columns encoded as 4, 2 classes" in said
     shown = invoke("inspect", tmp_path / "run").output
     assert re.search("^columns +3, encoded as 4$", shown, re.M)
