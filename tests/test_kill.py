@@ -16,34 +16,38 @@ import pytest
 
 import sparsegp
 from sparsegp.data import open_dataset
-from tests.processes import KERNEL, PATIENCE, invoke, run_python, start_python, worker_processes
+from tests.processes import KERNEL, PATIENCE, invoke, start_python, worker_processes
 from tests.runs import assert_same
 from tests.runtime.by_hand import Cluster
 
-ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
+ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 10)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
 RUNS = {
-    "adf": ("--n-active", 200, "--posterior", "adf", "--panel", 1, *ROUNDS),
-    "bound": ("--n-active", 300, "--posterior", "adf", "--stub-entries", 150_000, *ROUNDS),
-    "all": ("--n-active", 300, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
-    "learnt": ("--n-active", 30, *LEARN, "--checkpoint-every", 10),
-    "tuned": ("--n-active", 40, "--tune", "--max-trials", 10),
+    "adf": ("--n-active", 100, "--posterior", "adf", "--panel", 1, *ROUNDS),
+    "bound": ("--n-active", 150, "--posterior", "adf", "--stub-entries", 75_000, *ROUNDS),
+    "all": ("--n-active", 150, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
+    "learnt": ("--n-active", 20, *LEARN, "--checkpoint-every", 5),
+    "tuned": ("--n-active", 40, "--tune", "--max-trials", 6),
     "auto": ("--n-active", 60, "--kernel", "auto"),
-    "gibbs": ("--method", "gibbs(chains=4, samples=40, thin=20, particles=0)"),
+    "gibbs": ("--method", "gibbs(chains=4, samples=20, thin=20, particles=0)"),
 }
 KILLS = int(os.environ.get("SPARSEGP_KILLS", "2"))
 """Of each run in the long tests."""
 
 
-def command(*arguments):
-    named = () if "--kernel" in arguments else KERNEL
-    return "-m", "sparsegp", "train", *arguments, *named, "--quiet"
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A scheduler with two workers, and the seconds that they took to start."""
+    begin = time.monotonic()
+    with Cluster(tmp_path_factory.mktemp("cluster"), nannies=True) as cluster:
+        yield cluster, time.monotonic() - begin
 
 
 def begin(run, arguments):
     """Start the driver of a run, which is new or goes on."""
     how = {"stdout": DEVNULL, "stderr": DEVNULL, "start_new_session": True}
-    return start_python(*command(*arguments, "--out", run, "--resume"), **how)
+    words = ("-m", "sparsegp", *arguments, "--workers", 2, "--out", run, "--resume")
+    return start_python(*words, **how)
 
 
 def killed(run, arguments, kills, seconds, seed):
@@ -53,6 +57,7 @@ def killed(run, arguments, kills, seconds, seed):
     killed.
     """
     rng, done, driver = np.random.default_rng(seed), 0, begin(run, arguments)
+    hit_worker = rng.permutation(kills) % 2
     try:
         for _ in range(20 * kills):
             with suppress(TimeoutExpired):
@@ -61,7 +66,7 @@ def killed(run, arguments, kills, seconds, seed):
             if status == 0:
                 return done
             assert status in {None, 2}
-            if status is None and rng.random() < 0.5:
+            if status is None and hit_worker[done]:
                 if workers:
                     os.kill(workers[rng.integers(len(workers))].pid, signal.SIGKILL)
                     done += 1
@@ -79,18 +84,19 @@ def killed(run, arguments, kills, seconds, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_killed_at_any_instant(name, clusters, tmp_path):
+def test_killed_at_any_instant(name, cluster, clusters, tmp_path):
     """The result is that of a run that was never killed. Runs are begun until there were enough."""
     data = {"learnt": "toy", "tuned": "toy", "auto": "wine", "gibbs": "iris"}.get(name, clusters)
-    arguments = (data, *RUNS[name], "--workers", 2)
-    begin = time.monotonic()
-    run_python(*command(*arguments, "--out", tmp_path / "whole"), timeout=300)
-    seconds = time.monotonic() - begin
-    expected, X = sparsegp.load(tmp_path / "whole"), open_dataset(data).train.X.compute()
+    kernel = () if "--kernel" in RUNS[name] else KERNEL
+    arguments = ("train", data, *RUNS[name], *kernel, "--quiet")
+    began, whole = time.monotonic(), tmp_path / "whole"
+    invoke(*arguments, "--scheduler-file", cluster[0].file, "--out", whole)
+    seconds = time.monotonic() - began + cluster[1]
+    expected, X = sparsegp.load(whole), open_dataset(data).train.X.compute()
     done, runs = 0, 0
     while done < KILLS:
         run = tmp_path / f"run-{runs}"
-        done += killed(run, arguments, KILLS - done, seconds, runs)
+        done += killed(run, arguments, KILLS - done, seconds, [runs, *name.encode()])
         assert_same(sparsegp.load(run), expected, X)
         assert not [path for path in run.iterdir() if path.name[0] == "."]
         runs += 1
@@ -99,14 +105,13 @@ def test_killed_at_any_instant(name, clusters, tmp_path):
 
 
 @pytest.mark.slow
-def test_scheduler_and_workers_started_by_hand(clusters, tmp_path):
+def test_scheduler_and_workers_started_by_hand(cluster, clusters, tmp_path):
     """The result is that of threads, to the last bit; the cluster stays, and is empty."""
     settings = ("train", clusters, "--n-active", 150, "--posterior", "active", "--quiet")
     invoke(*settings, "--threads", 2, "--out", tmp_path / "threads")
-    with Cluster(tmp_path, nannies=True) as cluster:
-        where = ("--scheduler-file", cluster.file, "--block-rows", 512)
-        invoke(*settings, *where, "--out", tmp_path / "cluster")
-        assert len(cluster.client.nthreads()) == 2
-        assert not any(cluster.client.has_what().values())
+    where = ("--scheduler-file", cluster[0].file, "--block-rows", 512)
+    invoke(*settings, *where, "--out", tmp_path / "cluster")
+    assert len(cluster[0].client.nthreads()) == 2
+    assert not any(cluster[0].client.has_what().values())
     found, expected = (sparsegp.load(tmp_path / name) for name in ("cluster", "threads"))
     assert_same(found, expected, open_dataset(clusters).train.X.compute())
