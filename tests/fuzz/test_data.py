@@ -102,7 +102,7 @@ def imported():
                 assert len(read(Path(folder) / name)[0]) == 3
 
 
-@campaigns(12, 80)
+@campaigns(8, 60)
 @pytest.mark.parametrize("name", FORMATS)
 def test_damaged_files(name, examples):
     campaign(damaged(name), partial(check, name), examples)

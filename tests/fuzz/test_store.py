@@ -131,7 +131,7 @@ def imported():
     check_model(model("all")[0])
 
 
-@campaigns(15, 60)
+@campaigns(10, 40)
 @pytest.mark.parametrize("kind", ["checkpoint", "model", "adf", "all", "laplace"])
 def test_files(kind, examples):
     """A checkpoint, the bytes of a model, and the members of models of three methods."""

@@ -48,7 +48,7 @@ def check(read, text):
     assert len(said) < 2000
 
 
-@campaigns(10, 200)
+@campaigns(10, 120)
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts(kind, examples):
     campaign(KINDS[kind][0], partial(check, KINDS[kind][1]), examples)

@@ -24,7 +24,9 @@ def results_of(experiment, value):
     return found
 
 
-def lines_of(table):
+def lines_of(experiment, results):
+    """Return the lines of the table by what they are about."""
+    table = tabulate(experiment, tidy(experiment, results))
     return {
         (line.data, line.method, line.n_active, line.metric): line
         for line in table.itertuples(index=False)
@@ -34,7 +36,7 @@ def lines_of(table):
 def test_means_over_seeds_beside_published_figures(work):
     experiment = work().experiment
     results = results_of(experiment, lambda cell: (float(cell.seed), 1.0))
-    lines = lines_of(tabulate(experiment, tidy(experiment, results)))
+    lines = lines_of(experiment, results)
     line = lines["toy", "informative", FINAL, "test error %"]
     assert (line.ours, line.seeds, line.value, line.where) == (5.5, 2, 3.5, "table 9")
     assert line.sd == pytest.approx(np.std([5, 6], ddof=1))
@@ -56,11 +58,9 @@ def test_differences_from_the_baseline_are_paired(work):
         experiment, lambda cell: (8.0, 10.0 * cell.seed + (cell.method == "informative"))
     )
     del results[experiment.cells[-1].key]
-    frame = tidy(experiment, results)
-    line = lines_of(tabulate(experiment, frame))[
-        "toy", "informative", FINAL, "test NLPP less baseline"
-    ]
+    line = lines_of(experiment, results)["toy", "informative", FINAL, "test NLPP less baseline"]
     assert (line.ours, line.sd) == (1.0, 0.0)  # the seeds themselves differ by ten
+    frame = tidy(experiment, results)
     ratios = frame[frame["metric"] == "test NLPP / baseline"]["value"]
     assert sorted(ratios) == pytest.approx([61 / 60, 61 / 60, 51 / 50, 51 / 50])  # 20 and all rows
 
@@ -117,7 +117,7 @@ def test_best_kernels_of_a_grid(work):
     for result in results.values():
         result["curve"] = []
     frame = tidy(made.experiment, results)
-    lines = lines_of(tabulate(made.experiment, frame))
+    lines = lines_of(made.experiment, results)
     found = {name[-1]: line.ours for name, line in lines.items() if name[1] == "laplace"}
     assert list(found.values()) == pytest.approx([9.5, 1.0, 11.0, 0.0, 3.0])
     assert lines["toy", "ep", FINAL, "highest test NLPP"].ours == pytest.approx(6.5)
@@ -125,8 +125,8 @@ def test_best_kernels_of_a_grid(work):
     table = tabulate(made.experiment, tidy(made.experiment, results))
     assert table.groupby("method")["complete"].all().to_dict() == {"ep": True, "laplace": False}
     made.out.mkdir()
-    pictures = draw(made, frame)
-    assert len(pictures) == 4
+    pictures = draw(made, frame[frame["seed"] == 0])
+    assert len(pictures) == 2
     assert all(path.stat().st_size > 5000 for path in pictures)
 
 
