@@ -5,6 +5,7 @@ import random
 import signal
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -13,37 +14,54 @@ import pytest
 
 import sparsegp
 from sparsegp.errors import ClusterError
+from sparsegp.progress import Progress
 from tests.processes import PATIENCE
-from tests.runs import Stopper, assert_same
+from tests.runs import assert_same
 from tests.runtime.by_hand import Cluster
 
 SETTINGS = {"n_active": 200, "kernel": "20*rbf(3)", "block_rows": 1024}
 LIMITS = {"rejoin_timeout": 1.0, "rebalance_interval": 0.5}
 SILENT = {"heartbeat_timeout": 5.0}
 """For workers that are stopped; one that is only slow must not seem to be."""
-STAGES = {"select": 8, "posterior": 5}
-"""At which report something happens."""
+STAGES = {"select": (8, "worker-1"), "posterior": (5, "worker-2")}
+"""At which report something happens, and to whom if it happens to one."""
 
 
-def replace_all(cluster):
+def replace_all(cluster, _):
     for name in list(cluster.workers):
         cluster.signal(name, signal.SIGKILL)
     cluster.add()
     cluster.add()
 
 
-def join(cluster):
+def join(cluster, _):
     cluster.add()
-    cluster.client.wait_for_workers(3, timeout=PATIENCE)
+    cluster.client.wait_for_workers(len(cluster.workers), timeout=PATIENCE)
 
 
 HARMS = {
-    "kill": lambda cluster: cluster.signal("worker-1", signal.SIGKILL),
-    "stop": lambda cluster: cluster.signal("worker-1", signal.SIGSTOP),
-    "retire": lambda cluster: cluster.retire("worker-1"),
+    "kill": lambda cluster, name: cluster.signal(name, signal.SIGKILL),
+    "stop": lambda cluster, name: cluster.signal(name, signal.SIGSTOP),
+    "retire": lambda cluster, name: cluster.retire(name),
     "replace all": replace_all,
     "join": join,
 }
+
+
+class Harm(Progress):
+    """Does something to a cluster, once in each of the stages."""
+
+    def __init__(self, do, cluster):
+        self.do, self.cluster, self.reports = do, cluster, Counter()
+
+    def start(self, total, unit, description):
+        self.stage = description
+
+    def update(self, done, **figures):
+        self.reports[self.stage] += 1
+        reports, worker = STAGES.get(self.stage, (0, ""))
+        if self.reports[self.stage] == reports:
+            self.do(self.cluster, worker)
 
 
 rng = np.random.default_rng(0)
@@ -57,15 +75,14 @@ def expected():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("harm", HARMS)
-def test_result_is_identical(harm, stage, expected, tmp_path):
+def test_result_is_identical(harm, expected, tmp_path):
     limits = LIMITS | (SILENT if harm == "stop" else {})
-    with Cluster(tmp_path) as cluster, cluster.runtime(**limits) as runtime:
-        progress = Stopper(STAGES[stage], stage, lambda: HARMS[harm](cluster))
+    with Cluster(tmp_path, n_workers=3) as cluster, cluster.runtime(**limits) as runtime:
+        progress = Harm(HARMS[harm], cluster)
         model = sparsegp.train(X, Y, runtime=runtime, progress=progress, **SETTINGS)
-        assert progress.reports <= 0
-        assert_same(model, expected, X[:500])
+    assert all(progress.reports[stage] >= reports for stage, (reports, _) in STAGES.items())
+    assert_same(model, expected, X[:500])
 
 
 def disturb(cluster, rng, over):
