@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from pipelines.__main__ import main
-from pipelines.data import GENERATORS, VIEWS, Source
+from pipelines.data import VIEWS, Source
 from pipelines.experiment import read_experiment
 from pipelines.pictures import draw
 from pipelines.run import Work, _measure
@@ -200,21 +200,18 @@ CHANGES = """
 """
 """What makes cells quick, where it can be changed."""
 
-DRAWN = {"mixture": {"rows": 1000, "test_rows": 150}}
-"""Rows of generated data; of other generators 90 and 150."""
+DRAWN = {"toy": {"n_train": 90, "n_test": 150}, "mixture": {"rows": 1000, "test_rows": 150}}
 
 
 class FewRows(Source):
-    """A source of which few rows are kept for training, and to test."""
+    """A source of which few rows are drawn, or kept, for training and to test."""
 
     def __post_init__(self):
-        if self.table["source"] in GENERATORS:
-            few = DRAWN.get(self.table["source"], {"n_train": 90, "n_test": 150})
-            self.table = {**self.table, **few}
+        self.table = {**self.table, **DRAWN.get(self.table["source"], {})}
         super().__post_init__()
 
     def load(self, folder, seed):
-        if self.table["source"] in GENERATORS:
+        if self.table["source"] in DRAWN:
             return super().load(folder, seed)
         data = loaded(folder, json.dumps(self.table), seed)
         rows = slice(None, None, -(-len(data.y_test) // 150))
