@@ -104,7 +104,7 @@ def test_products_of_a_selection_are_timed():
     [
         ("sklearn.discriminant_analysis.LinearDiscriminantAnalysis", {}, 4.0),
         ("pipelines.baselines.NystroemLogistic", {"n_components": 20, "C": 10}, 7.0),
-        ("pipelines.baselines.TunedSVC", {"folds": 2}, 7.0),
+        ("pipelines.baselines.TunedSVC", {"folds": 3}, 7.0),
         ("pipelines.baselines.ProbabilisticNeighbour", {}, 7.0),
         ("sparsegp.SparseGPClassifier", {"n_active": 30}, 7.0),
         ("sklearn.ensemble.HistGradientBoostingClassifier", {"max_iter": 20}, 7.0),
