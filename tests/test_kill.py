@@ -20,16 +20,16 @@ from tests.processes import KERNEL, PATIENCE, invoke, start_python, worker_proce
 from tests.runs import assert_same
 from tests.runtime.by_hand import Cluster
 
-ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 10)
+ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
 RUNS = {
-    "adf": ("--n-active", 100, "--posterior", "adf", "--panel", 1, *ROUNDS),
-    "bound": ("--n-active", 150, "--posterior", "adf", "--stub-entries", 75_000, *ROUNDS),
-    "all": ("--n-active", 150, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
-    "learnt": ("--n-active", 20, *LEARN, "--checkpoint-every", 5),
-    "tuned": ("--n-active", 40, "--tune", "--max-trials", 6),
+    "adf": ("--n-active", 200, "--posterior", "adf", "--panel", 1, *ROUNDS),
+    "bound": ("--n-active", 300, "--posterior", "adf", "--stub-entries", 150_000, *ROUNDS),
+    "all": ("--n-active", 300, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
+    "learnt": ("--n-active", 30, *LEARN, "--checkpoint-every", 10),
+    "tuned": ("--n-active", 40, "--tune", "--max-trials", 10),
     "auto": ("--n-active", 60, "--kernel", "auto"),
-    "gibbs": ("--method", "gibbs(chains=4, samples=20, thin=20, particles=0)"),
+    "gibbs": ("--method", "gibbs(chains=4, samples=40, thin=20, particles=0)"),
 }
 KILLS = int(os.environ.get("SPARSEGP_KILLS", "2"))
 """Of each run in the long tests."""
