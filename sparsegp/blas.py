@@ -54,8 +54,7 @@ class _Limit:
 
 
 _LIMIT = _Limit()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_LIMIT.after_fork)
+os.register_at_fork(after_in_child=_LIMIT.after_fork)
 
 
 @cache

@@ -6,6 +6,7 @@ rows (factors, posterior); `MARGIN` covers the rest.
 """
 
 import logging
+import resource
 import socket
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -294,12 +295,9 @@ def room(dask_worker: Any = None) -> Room:
     for path in CONTAINER:
         with suppress(OSError, ValueError):  # no such system, or no limit
             shared = min(shared, int(Path(path).read_text()) - used.rss)
-    with suppress(ImportError):
-        import resource  # noqa: PLC0415 - not on every system
-
-        for kind, name in ((resource.RLIMIT_DATA, "data"), (resource.RLIMIT_AS, "vms")):
-            if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY:
-                own.append(limit - getattr(used, name, 0))
+    for kind, name in ((resource.RLIMIT_DATA, "data"), (resource.RLIMIT_AS, "vms")):
+        if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY:
+            own.append(limit - getattr(used, name, 0))
     if dask_worker is not None:
         process, manager = f"worker {dask_worker.address}", dask_worker.memory_manager
         if manager.memory_limit:

@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 import re
+import resource
 import sys
 import warnings
 from typing import Any, NoReturn, TextIO
@@ -121,12 +122,9 @@ def verdict(error: Exception) -> tuple[int, str]:
 
 def require_address_space() -> None:
     """Raise a SettingsError if the limit of the address space (`ulimit -v`) is too low."""
-    try:
-        import resource
-
-        processors = len(os.sched_getaffinity(0))
-    except (AttributeError, ImportError):  # no Linux
+    if not hasattr(os, "sched_getaffinity"):  # no Linux
         return
+    processors = len(os.sched_getaffinity(0))
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     needed = ADDRESSES + ADDRESSES_PER_THREAD * (processors + 2)
     if resource.RLIM_INFINITY != limit < needed:
