@@ -161,17 +161,16 @@ class SparseGPClassifier(SparseEstimator, Classifier):
             If the rows are unusable, a label is not among the classes, or the classes are missing
             or differ from earlier ones.
         """
-        given = None if classes is None else _distinct(classes)
-        if not hasattr(self, "model_"):
-            if given is None:
-                raise SettingsError("the first call of partial_fit needs all labels: give classes")
-            return self._fit_in_parts(X, y, sample_weight, given)
-        if given is not None and not np.array_equal(given, self.classes_):
+        known = getattr(self, "classes_", None)
+        given = known if classes is None else _distinct(classes)
+        if given is None:
+            raise SettingsError("the first call of partial_fit needs all labels: give classes")
+        if known is not None and not np.array_equal(given, known):
             raise SettingsError(
-                f"classes must be those of the fit before, {self.classes_.tolist()}, got "
+                f"classes must be those of the fit before, {known.tolist()}, got "
                 f"{given.tolist()}; leave them out"
             )
-        return self._fit_in_parts(X, y, sample_weight, self.classes_)
+        return self._fit_in_parts(X, y, sample_weight, given if known is None else known)
 
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
         settings = super()._settings(n, n_classes)
