@@ -30,8 +30,9 @@ from sparsegp.estimator.rows import (
     training_data,
 )
 from sparsegp.fields import setting
-from sparsegp.fit import train
+from sparsegp.fit.api import fit
 from sparsegp.fit.prepare import columns_of
+from sparsegp.fit.run import RunOptions
 from sparsegp.kernels import brief
 from sparsegp.likelihoods import Gaussian
 from sparsegp.model import DenseModel, Model, read_model
@@ -150,11 +151,10 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                 table = replace(table, classes=encode(labels, "classes")[0])
             classes = self._find_classes(labels)
             settings = self._settings(table.most_rows, len(classes))
-            run: dict[str, Any] = {"verbose": self.verbose > 0}
-            run |= {} if again else {"out": self.checkpoint_dir, "resume": self.resume}
-            run |= {"runtime": self._runtime(client), "task": self._task}
+            kept: Any = {} if again else {"out": self.checkpoint_dir, "resume": self.resume}
+            run = RunOptions(runtime=self._runtime(client), verbose=self.verbose > 0, **kept)
             with self._in_own_words():
-                model = train(table, **run, **settings.to_json())
+                model, _ = fit(table, None, settings, run)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(seen, name):

@@ -232,7 +232,7 @@ def test_a_stop_is_an_interrupt_and_no_failed_fit(iris, tmp_path, monkeypatch, k
     def stopped(*_, **__):
         raise Interrupted("stopped by SIGINT")
 
-    monkeypatch.setattr(sparsegp.estimator.base, "train", stopped)
+    monkeypatch.setattr(sparsegp.estimator.base, "fit", stopped)
     estimator = SparseGPClassifier(checkpoint_dir=tmp_path / "run" if kept else None)
     with pytest.raises(KeyboardInterrupt, match="resume=True" if kept else "nothing was kept"):
         estimator.fit(*iris)
