@@ -97,10 +97,7 @@ class Model(ABC):
         """Check that the parts fit each other, as they may come from a file."""
         require_fitting(self)
 
-    def __repr__(self) -> str:
-        """Return kind, sizes and the first kernel in one line."""
-        return line(self)
-
+    __repr__ = line
     _repr_html_ = table  # for notebooks
 
     @property

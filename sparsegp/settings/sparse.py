@@ -1,6 +1,5 @@
 """Settings of a sparse run, by the informative vector machine."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -201,8 +200,7 @@ class TrainSettings(Settings):
 
     OWNER: ClassVar[str] = "method=ivm"
 
-    def _conflicts(self) -> Iterator[str]:
-        return conflicts(self)
+    _conflicts = conflicts
 
     @property
     def first_kernel(self) -> str:
