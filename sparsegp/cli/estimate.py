@@ -12,6 +12,7 @@ from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, show
 from sparsegp.errors import SettingsError, size
 from sparsegp.lists import plural
+from sparsegp.settings import AUTO, settings_given
 
 if TYPE_CHECKING:
     from sparsegp.data import Table
@@ -56,7 +57,6 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode
     from sparsegp.learning.plan import ACTIVE_SIZES
-    from sparsegp.settings import settings_given
 
     named = shared.given(options, shared.SETTINGS)
     settings = settings_given(**named)
@@ -96,7 +96,6 @@ def searches(train: "Table", settings: Any) -> bool:
     from sparsegp.fit.prepare import choose_scaling
     from sparsegp.fit.rows import unsuited
     from sparsegp.learning.plan import MIN_ROWS_FOR_SEARCH
-    from sparsegp.settings import AUTO
 
     if settings.kernel != AUTO or len(train.X) < MIN_ROWS_FOR_SEARCH:
         return False

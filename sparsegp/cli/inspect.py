@@ -11,6 +11,7 @@ from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, listed, pairs, percent, records_table, show, table
 from sparsegp.errors import StoreError, size
 from sparsegp.lists import join_first, quote_if_needed
+from sparsegp.settings import DenseSettings, TrainSettings, settings_given
 
 if TYPE_CHECKING:
     from sparsegp.model import Model
@@ -135,8 +136,6 @@ def unfinished(run: str, folder: "Folder") -> dict[str, Any]:
 
 def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that are known from settings and data."""
-    from sparsegp.settings import settings_given
-
     return {
         "settings": settings,
         "classes": data["classes"],
@@ -165,7 +164,6 @@ def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
 def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a record that fit on one line each, by display name."""
     from sparsegp.kernels import brief
-    from sparsegp.settings import DenseSettings, TrainSettings
 
     state, settings, count = record["state"], record["settings"], record["columns"]
     usual = (DenseSettings if "method" in settings else TrainSettings)().to_json()

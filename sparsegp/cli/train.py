@@ -12,6 +12,7 @@ from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, percent, seconds_of, show, working
 from sparsegp.errors import SettingsError, size
 from sparsegp.lists import plural
+from sparsegp.settings import AUTO, settings_given
 
 if TYPE_CHECKING:
     from sparsegp.data import Table
@@ -66,7 +67,6 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         from sparsegp.fit.run import RunOptions
         from sparsegp.fit.tune import tunable
         from sparsegp.report.scores import score
-        from sparsegp.settings import settings_given
         from sparsegp.store import folder_of
 
         typed, place = shared.given(options, shared.SETTINGS), shared.place(options)
@@ -140,7 +140,6 @@ def limits_of_search(options: dict[str, Any], kernel: str | None) -> dict[str, A
         If limits are given without a search.
     """
     from sparsegp.fit.tune import MAX_TRIALS
-    from sparsegp.settings import AUTO
 
     limits, tuned = shared.given(options, shared.LIMITS), options["tuned"]
     if tuned or kernel == AUTO:
