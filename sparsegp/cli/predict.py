@@ -95,9 +95,8 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
 
 def reasons(wanted: dict[str, Any]) -> list[str]:
     """Return the conditions under which rows are rejected, in words."""
-    below, novel = wanted["reject_below"], wanted["reject_novel"]
-    words = [] if below is None else [f"probability below {below}"]
-    return words if novel is None else [*words, f"novelty {novel} or more"]
+    words = {"reject_below": "probability below {}", "reject_novel": "novelty {} or more"}
+    return [words[name].format(share) for name, share in shared.given(wanted, words).items()]
 
 
 def predictions(
