@@ -173,7 +173,6 @@ class _TerminalBar:
         count = rich.TextColumn("{task.completed:.0f}", markup=False)
         left = (rich.TimeRemainingColumn(), rich.TextColumn("left"))
         rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-        self._begun = False
         self._bar = rich.Progress(
             rich.TextColumn("{task.description}", markup=False),
             rich.SpinnerColumn(),
@@ -193,9 +192,6 @@ class _TerminalBar:
         self._bar.start()
 
     def show(self, done: int, figures: str) -> None:
-        if not self._begun:
-            self._bar.reset(self._task, completed=done)
-            self._begun = True
         self._bar.update(self._task, completed=done, figures=figures)
 
     def message(self, text: str) -> None:
