@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from sparsegp.data import as_table, encode, encode_with
@@ -85,8 +86,6 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     _task: ClassVar[str]
     """Task of the settings: "classification" or "regression"."""
-    _metric: ClassVar[Callable[..., float]]
-    """Score as a function of labels, predictions and weights."""
     _settings_type: ClassVar[type[TrainSettings] | type[DenseSettings]] = TrainSettings
     _fixed: ClassVar[Mapping[str, Any]] = {}
     """Settings with fixed values, which are not parameters."""
@@ -265,7 +264,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         refuse_masks(y, sample_weight)
         with dask_context(X, self.client):
             predicted, y = to_memory(self.predict(X)), to_memory(y)
-        return float(type(self)._metric(y, predicted, sample_weight=sample_weight))
+        metric = r2_score if self._task == "regression" else accuracy_score
+        return float(metric(y, predicted, sample_weight=sample_weight))
 
     # -- copies ------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -30,7 +29,6 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
     likelihood: str | None = None
 
     _task: ClassVar[str] = "classification"
-    _metric = staticmethod(accuracy_score)
     score = GPEstimator.score
 
     @property

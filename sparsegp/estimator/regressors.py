@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 
 from sparsegp.estimator.base import GPEstimator
@@ -37,7 +36,6 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
     scaling: str = TrainSettings.scaling
 
     _task: ClassVar[str] = "regression"
-    _metric = staticmethod(r2_score)
     score = GPEstimator.score
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
