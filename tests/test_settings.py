@@ -103,3 +103,9 @@ def test_batches_hold_no_more_rows_than_the_active_set(given):
 def test_kernels_are_learnt_in_one_way_that_works(method, learn, said):
     with pytest.raises(SettingsError, match=said):
         DenseSettings(method=method, learn=learn, steps=2)
+
+
+def test_only_a_sparse_model_chooses_its_kernel():
+    assert TrainSettings(kernel=None).kernel is None
+    with pytest.raises(SettingsError, match=r"`kernel` must be one such as '10\*rbf', got None"):
+        DenseSettings(kernel=None)

@@ -191,18 +191,16 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
 def relevances(model: Model) -> dict[str, float]:
     """Return the relevances of columns by name, or number, largest first; empty without any.
 
-    See `Model.relevances`. Encoded columns count for their input column: as with parts of a kernel,
-    their squares are added.
+    See `Model.input_relevances`.
     """
-    found = model.relevances
+    found = model.input_relevances
     if found is None:
         return {}
-    names = model.names or [str(number) for number in range(model.n_features)]
-    if model.encoding is not None:
-        groups = np.unique(model.encoding.groups, return_inverse=True)[1]
-        names, found = model.encoding.inputs, np.sqrt(np.bincount(groups, found**2))
-        found /= found.sum()
-    return {names[j]: float(found[j]) for j in np.argsort(-found, kind="stable")}
+    names, encoding = model.names or [*map(str, range(model.n_features))], model.encoding
+    if encoding is not None:
+        names = [column.name for column in encoding.columns]
+    used = range(len(names)) if encoding is None else np.unique(encoding.groups)
+    return {names[j]: float(found[j]) for j in sorted(used, key=lambda j: -found[j])}
 
 
 def inputs(model: Model) -> list[dict[str, Any]]:

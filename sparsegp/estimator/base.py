@@ -224,22 +224,15 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
 
     @property
     def feature_relevances_(self) -> Doubles:
-        """Relevance of each column, (p,); they sum to 1. See `Model.relevances`.
-
-        That of a column of a data frame is the sum over the columns that encode it.
-        """
+        """Relevance of each column, (p,); they sum to 1. See `Model.input_relevances`."""
         check_is_fitted(self)
-        found: Doubles | None = self.model_.relevances
+        found: Doubles | None = self.model_.input_relevances
         if found is None:
             raise AttributeError(
                 "feature_relevances_ needs a kernel with a length scale for every column, such as "
                 f"'10*ard', or a metric, got {brief(str(self.model_.kernels[0]))!r}"
             )
-        if (encoding := self.model_.encoding) is None:
-            return found
-        summed = np.zeros(len(encoding.columns))
-        np.add.at(summed, encoding.groups, found)
-        return summed
+        return found
 
     # -- predictions: arrays, or lazy dask arrays for dask collections -----------------------------
 

@@ -91,7 +91,8 @@ class Settings(Checked):
     @property
     def first_kernel(self) -> str:
         """Text of the kernel, or of the one that a search starts from."""
-        assert self.kernel is not None  # subclasses where it may be None override this
+        if self.kernel is None:
+            raise SettingsError("`kernel` must be one such as '10*rbf', got None; leave it out")
         return self.kernel
 
     def kernels(self, n_latent: int, variances: "Doubles") -> "list[Kernel]":

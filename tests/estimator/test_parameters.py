@@ -23,6 +23,7 @@ from sparsegp.fields import declared
 from sparsegp.kernels import parse
 from sparsegp.runtime.threads import usable_cpus
 from sparsegp.settings import DenseSettings, TrainSettings
+from tests.processes import told
 
 NO_SETTINGS = {"settings", *(each.name for each in fields(GPEstimator))}
 SETTINGS = {
@@ -102,7 +103,7 @@ def test_relevances_of_features(iris):
     assert not hasattr(estimator, "feature_relevances_")
 
 
-def test_relevances_are_those_of_input_columns(iris):
+def test_relevances_are_those_of_input_columns(iris, tmp_path):
     X, y = iris
     frame = pd.DataFrame({"constant": 1.0, "wide": X[:, 2], "gaps": X[:, 0]})
     frame["words"] = np.resize(["u", "v", "w"], len(X))
@@ -111,9 +112,12 @@ def test_relevances_are_those_of_input_columns(iris):
     found = dict(zip(fitted.feature_names_in_, fitted.feature_relevances_, strict=True))
     of_model = dict(zip(fitted.model_.names, fitted.model_.relevances, strict=True))
     assert found["constant"] == 0.0
-    assert found["wide"] == of_model["wide"]
-    assert found["gaps"] == of_model["gaps"] + of_model["gaps missing"]
+    gaps = np.hypot(of_model["gaps"], of_model["gaps missing"])
+    assert found["gaps"] / found["wide"] == pytest.approx(gaps / of_model["wide"])
     assert sum(found.values()) == pytest.approx(1.0)
+    fitted.model_.save(tmp_path / "model")
+    shown = told("inspect", tmp_path / "model")["relevances"]
+    assert shown == {name: found[name] for name in ("wide", "gaps", "words")}
 
 
 def test_class_weights_by_labels_of_numpy_are_saved(iris, tmp_path):
