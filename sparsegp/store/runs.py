@@ -281,10 +281,10 @@ class RunDirectory:
             [(k, old.get(k), new.get(k)) for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
             for old, new in zip(read_run(self.folder), (run["settings"], run["data"]), strict=True)
         )
-        found = [
-            f"{name} was {format_setting(old)} and is now {format_setting(new)}"
-            for name, old, new in settings
-        ]
+        found = []
+        for name, *values in settings:
+            old, new = ("not given" if value is None else repr(value) for value in values)
+            found.append(f"{name} was {old} and is now {new}")
         if data:  # digests tell nobody anything
             sizes = "; ".join(
                 f"{k} {old}, now {new}" for k, old, new in data if type(new) is not str
@@ -296,11 +296,6 @@ class RunDirectory:
                 f"{self._run} holds a run with other settings or data: {'; '.join(found)}; give "
                 "the former ones, or start again with `overwrite=True` or in another `out`"
             )
-
-
-def format_setting(setting: object) -> str:
-    """Format a setting of a run for a message."""
-    return "not given" if setting is None else repr(setting)
 
 
 def read_run(folder: Folder) -> tuple[dict[str, Any], dict[str, Any]]:
