@@ -227,11 +227,6 @@ def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
     return "," if has_comma and not has_point else "."
 
 
-def grouped(mark: str) -> re.Pattern[str]:
-    """Return the pattern of whole numbers with marks between thousands."""
-    return re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(mark)}\d{{3}})+")
-
-
 def number(decimal: str) -> re.Pattern[str]:
     """Return the pattern of numbers with a decimal mark."""
     mark = re.escape(decimal)

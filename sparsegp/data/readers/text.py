@@ -22,7 +22,6 @@ from sparsegp.data.readers.layout import (
     MISSING,
     SPACE,
     Layout,
-    grouped,
     head_of,
     layout_of,
     number,
@@ -185,9 +184,10 @@ class Text:
         """
         rows, places = [*islice(self._rows(), COMPARED)], self.places
         label = [] if places.label is None else [places.label]
-        marks, thousands = {*MISSING, *self.columns.markers}, grouped(self.layout.decimal)
-        mark = {".": "points", ",": "commas"}[self.layout.decimal]
-        has_other = self.layout.decimal == "." and any(
+        marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
+        thousands = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(decimal)}\d{{3}})+")
+        mark = {".": "points", ",": "commas"}[decimal]
+        has_other = decimal == "." and any(
             all(WITH_COMMA.fullmatch(row[place].strip()) for _, row in rows if len(row) > place)
             for place in places.inputs
             if values[place].dtype.kind not in "iuf"
