@@ -17,14 +17,12 @@ included one after the other, each with the previous ones in its cavity, would g
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
 from sparsegp.likelihoods.base import Likelihood
-from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.registry import Registry
 from sparsegp.types import Doubles
 
@@ -110,24 +108,11 @@ class SiteRule:
         Name in `RULES`.
     threshold : float
         Rows are included if the precision of their site exceeds it (epsilon of SLH algorithm 1).
-
-    Raises
-    ------
-    SettingsError
-        If the rule does not suit the likelihood.
     """
 
-    likelihood: Likelihood = field(default_factory=MultinomialProbit)
+    likelihood: Likelihood
     name: str = "variational"
     threshold: float = 0.0
-
-    def __post_init__(self) -> None:
-        RULES[self.name]  # raises for an unknown name
-        if self.name == "variational" and not self.likelihood.curvature_bound:
-            raise SettingsError(
-                "sites=variational need a bound on the curvature, which likelihood="
-                f"{self.likelihood.name} has not; use sites=moments"
-            )
 
     def sites(
         self, mean: Doubles, variance: Doubles, target: Any, weight: Doubles | None = None

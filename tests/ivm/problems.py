@@ -45,7 +45,7 @@ class Problem:
     lazy: bool = True
     n_blocks: int = 1
     runtime: Callable[[list[Any]], Any] = LocalBlocks
-    rule: SiteRule = field(default_factory=SiteRule)
+    rule: SiteRule = field(default_factory=lambda: SiteRule(MultinomialProbit()))
     bound: Bound | None = None
     pairs: bool = False
     validation: np.ndarray | None = None
