@@ -232,10 +232,6 @@ class Variational(Method, name="variational"):
         trace += [{"log_evidence": value} for value in bounds]
         return Fit([component], ascent.value, trace, report)
 
-    def evidence(self, problem: Problem, near: NDArray[Any] | None = None) -> LogEvidence:
-        """Return the bound and its gradient for the given kernels; see `Method`."""
-        return self.gradient(problem, self.start(problem, near))
-
     def gradient(self, problem: Problem, state: VariationalState) -> LogEvidence:
         """Return the bound and its gradient, in K_k (c_k c_k' - (I + K_k)^-1) / 2 with m = K c."""
         bound = Bound(problem)
