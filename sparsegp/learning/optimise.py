@@ -112,22 +112,18 @@ class Descent:
         """Parameters after the last step, (q,)."""
         return self.points[-1]
 
-    def begin(self) -> tuple[float, Doubles]:
-        """Return the scaled criterion and gradient at the start."""
-        value, gradient = self.evaluate(self.start, self.sites)
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            raise NumericalError(
-                f"the criterion and its gradient must be finite, got {value} and {gradient} at "
-                f"parameters {self.start}; start elsewhere"
-            )
-        self.record_step(self.start, value)
-        self.scale = float(np.abs(gradient).max()) or 1.0
-        return value / self.scale, gradient / self.scale
-
     def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
-        """Return the scaled criterion and gradient."""
+        """Return the scaled criterion and gradient; the first ones, at the start, set the scale."""
         self.evaluations += 1
         value, gradient = self.problem.evaluate(parameters, sites)
+        if not self.points:
+            if not (np.isfinite(value) and np.isfinite(gradient).all()):
+                raise NumericalError(
+                    f"the criterion and its gradient must be finite, got {value} and {gradient} at "
+                    f"parameters {parameters}; start elsewhere"
+                )
+            self.record_step(parameters, value)
+            self.scale = float(np.abs(gradient).max()) or 1.0
         return value / self.scale, gradient / self.scale
 
     def record_step(self, parameters: Doubles, scaled: float) -> None:
@@ -139,16 +135,12 @@ class Descent:
         """Return an ascent of minus the criterion, with no outward gradient at the bounds."""
         low, high = self.bounds
 
-        def inward(parameters: Doubles, upward: Doubles) -> Doubles:
-            outward = np.where(upward > 0, parameters >= high, parameters <= low)
-            return np.where(outward, 0.0, upward)
-
         def function(parameters: Doubles) -> tuple[float, Doubles]:
             value, gradient = self.evaluate(parameters, sites(parameters))
-            return -value, inward(parameters, -gradient)
+            outward = np.where(gradient < 0, parameters >= high, parameters <= low)
+            return -value, np.where(outward, 0.0, -gradient)
 
-        value, gradient = self.begin()
-        return Ascent(self.start, -value, inward(self.start, -gradient)), function
+        return Ascent.at(self.start, function), function
 
     def step(self, ascent: Ascent, function: Function) -> bool:
         """Take a step, without the quasi-Newton memory if that fails; return whether it moved."""
@@ -169,11 +161,9 @@ class Descent:
 @STRATEGIES.register("constant")
 def constant(descent: Descent) -> None:
     """Keep the sites fixed, so that value and gradient agree, and minimise by L-BFGS-B."""
-    first = descent.begin()
 
     def function(parameters: Doubles) -> tuple[float, Doubles]:
-        at_start = descent.evaluations == 1 and np.array_equal(parameters, descent.start)
-        return first if at_start else descent.evaluate(parameters, descent.sites)
+        return descent.evaluate(parameters, descent.sites)
 
     def record(intermediate_result: OptimizeResult) -> None:
         descent.record_step(intermediate_result.x, float(intermediate_result.fun))
@@ -204,7 +194,6 @@ def hybrid(descent: Descent) -> None:
 @STRATEGIES.register("exact")
 def exact(descent: Descent) -> None:
     """Recompute the sites for every evaluation; accept steps that lower the criterion."""
-    descent.sites = descent.problem.recompute_sites(descent.start)
     ascent, function = descent.ascent(descent.problem.recompute_sites)
     for _ in range(descent.steps):
         if not descent.step(ascent, function):
