@@ -5,7 +5,6 @@ To add a method, write one file with a subclass of `Method` and import it here.
 
 from sparsegp.dense.base import METHODS as METHODS
 from sparsegp.dense.base import Fit as Fit
-from sparsegp.dense.base import LogEvidence as LogEvidence
 from sparsegp.dense.base import Method as Method
 from sparsegp.dense.base import Problem as Problem
 from sparsegp.dense.base import Session as Session

@@ -6,6 +6,5 @@ choose the kernel.
 """
 
 from sparsegp.fit.api import train as train
-from sparsegp.fit.prepare import Prepared as Prepared
 from sparsegp.fit.prepare import prepare as prepare
 from sparsegp.fit.training import Training as Training

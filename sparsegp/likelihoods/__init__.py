@@ -7,13 +7,10 @@ defines ``start`` and ``log_density``, import it here, and add an instance to th
 
 from sparsegp.likelihoods.base import LIKELIHOODS as LIKELIHOODS
 from sparsegp.likelihoods.base import Likelihood as Likelihood
-from sparsegp.likelihoods.base import Moments as Moments
 from sparsegp.likelihoods.gaussian import Gaussian as Gaussian
 from sparsegp.likelihoods.logistic import Logistic as Logistic
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit as MultinomialProbit
 from sparsegp.likelihoods.ordered_probit import OrderedProbit as OrderedProbit
 from sparsegp.likelihoods.probit import Probit as Probit
-from sparsegp.likelihoods.sites import RULES as RULES
 from sparsegp.likelihoods.sites import SiteRule as SiteRule
-from sparsegp.likelihoods.sites import Sites as Sites
 from sparsegp.likelihoods.softmax import Softmax as Softmax
