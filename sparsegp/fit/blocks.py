@@ -192,14 +192,10 @@ class SparseRun(Run[SparseModel]):
         weights: Doubles | None = None,
     ) -> list[dict[str, Any]]:
         """Return the arguments of each block; without `validation`, the rows are test rows."""
+        arrays = {"X": X, "target": target, "validation": validation, "weights": weights}
         return [
-            {
-                "X": X[some],
-                "target": target[some],
-                "first_row": some.start,
-                "validation": None if validation is None else validation[some],
-                "weights": None if weights is None else weights[some],
-            }
+            {"first_row": some.start}
+            | {name: None if each is None else each[some] for name, each in arrays.items()}
             for some in self._slices(len(target))
         ]
 
