@@ -172,10 +172,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
                     np.ascontiguousarray(gap[index, columns[some]].T)
                 )
                 gradient[index, columns[some]] = pull.T
-        total = np.zeros_like(mean[:, 0])
-        for column in gradient.T:
-            total -= column
-        gradient[every, target] = total
+        gradient[every, target] = 0 - ordered_sum(gradient, axis=1)  # not -0.0
         return log_z, gradient
 
     def curvature(self, mean: Doubles, target: Integers) -> Doubles:
