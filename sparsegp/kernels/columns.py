@@ -71,9 +71,8 @@ class ARD(ByColumn, name="ard"):
         return ARD(tuple(round_to_six_digits(math.sqrt(square)) for square in squares))
 
     def _matrix(self, pair: Pair) -> Floats:
-        assert self.length_scales is not None
-        X, Z = pair.X, pair.Z
-        weights = [check_range(1 / scale / scale, X.dtype, self) for scale in self.length_scales]
+        X, Z, scales = pair.X, pair.Z, self.scales.tolist()
+        weights = [check_range(1 / scale / scale, X.dtype, self) for scale in scales]
         G = negative_half_squared_distance(X, Z, np.array(weights, X.dtype))
         return exp_in_place(G)
 
