@@ -78,8 +78,7 @@ def _roots(covariance: Doubles) -> Doubles:
 def _points(n_latent: int, wide: bool) -> tuple[Doubles, Doubles]:
     """Return points (q, R) and their log weights (q,) for a standard normal density."""
     if n_latent <= 3 and not wide:
-        points, log_weights = product_rule(RULE_NODES, n_latent)
-        return np.asarray(points), np.asarray(log_weights).ravel()
+        return product_rule(RULE_NODES, n_latent)
     from scipy.stats import qmc  # noqa: PLC0415 - slow to import
 
     uniform = qmc.Sobol(n_latent, rng=SOBOL_KEY).random(SOBOL_POINTS)
