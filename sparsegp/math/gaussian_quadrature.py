@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum
+from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum, pieces
 from sparsegp.types import Doubles, Integers
 
 LogValues = Callable[[Doubles, Integers], Doubles]
@@ -123,9 +123,8 @@ def product_moments(
     n, dimension = mean.shape
     x, log_weight = product_rule(max(3, min(32, int(POINTS ** (1 / dimension)))), dimension)
     log_z, shift, spread = np.empty(n), np.empty_like(mean), np.empty_like(mean)
-    size = max(1, CHUNK // x.size)
-    for start in range(0, n, size):
-        rows = np.arange(start, min(start + size, n))
+    for some in pieces(n, CHUNK // x.size, least=1):
+        rows = np.arange(some.start, some.stop)
         nodes = mean[rows] + np.sqrt(variance[rows]) * x[:, np.newaxis]
         terms = log_f(nodes, rows) + log_weight[:, np.newaxis]
         log_z[rows] = log_sum_exp(terms)
