@@ -348,10 +348,9 @@ class SparseRun(Run[SparseModel]):
         It asks this runtime for the blocks, so it must be computed in this process, by dask's
         threaded or synchronous scheduler.
         """
-        import dask.array  # noqa: PLC0415 - slow to import, needed only here
+        import dask.array as da  # noqa: PLC0415 - slow to import, needed only here
         from dask.delayed import delayed  # noqa: PLC0415
 
-        da: Any = dask.array  # its functions have no types
         ask: Any = delayed(self.runtime.ask, pure=False)
         chunks = []
         for number, some in enumerate(self._slices(self.n_rows)):
