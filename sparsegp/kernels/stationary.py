@@ -84,9 +84,8 @@ class Isotropic(Stationary):
 
     def _exponent(self, pair: Pair) -> Floats:
         """Return G = -r^2 / 2, (..., n, m)."""
-        G = pair.negative_half_squared_distance()
-        assert self.length_scale is not None
-        G *= check_range(1 / self.length_scale / self.length_scale, G.dtype, self)
+        G, scale = pair.negative_half_squared_distance(), float(self.scales)
+        G *= check_range(1 / scale / scale, G.dtype, self)
         return G
 
 
