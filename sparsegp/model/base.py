@@ -280,15 +280,10 @@ class Model(ABC):
         """Return the label of the most probable class, or the mean in regression, (n,)."""
         if self.is_regression:
             return self.predictive_mean_and_variance(X)[0]
-        classes, log_proba = self.classes, self.predict_log_proba(X)
-
-        def best(block: Doubles) -> Labels:
-            labels: Labels = classes[block.argmax(axis=1)]
-            return labels
-
-        if hasattr(log_proba, "dask"):
-            return log_proba.map_blocks(best, dtype=classes.dtype, drop_axis=1)
-        return best(log_proba)
+        codes = self.predict_log_proba(X).argmax(axis=1)
+        if hasattr(codes, "dask"):
+            return codes.map_blocks(self.classes.take, dtype=self.classes.dtype)
+        return self.classes[codes]
 
     # -- explanations and limits -------------------------------------------------------------------
 
