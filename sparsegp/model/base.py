@@ -158,16 +158,9 @@ class Model(ABC):
 
     @property
     def input_relevances(self) -> Doubles | None:
-        """Relevance of each column before it was encoded, (q,); they sum to 1.
-
-        As `relevances`, where no column was encoded. The squares of the columns that encode an
-        input add up, as those of the parts of a kernel do; what is left out has none.
-        """
-        found, encoding = self.relevances, self.encoding
-        if found is None or encoding is None:
-            return found
-        roots = np.sqrt(np.bincount(encoding.groups, found**2, len(encoding.columns)))
-        return np.asarray(roots / roots.sum())
+        """Relevance of each column before it was encoded, (q,); see `relevances`."""
+        found = self.relevances
+        return found if found is None or self.encoding is None else self.encoding.joined(found)
 
     @property
     def rows_unmixed(self) -> Floats:
