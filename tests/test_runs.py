@@ -14,8 +14,9 @@ from sparsegp.errors import Interrupted
 from tests.runs import KINDS, Stopper, assert_same, data_for, train
 
 LONG = {"learnt, probit", "learnt, pairs", "learnt, bound", "learnt, per class"}
-LONG |= {"softmax", "softmax_ep", "bound, pairs"}
-"""Kinds that take seconds and have much in common with others."""
+LONG |= {"softmax", "softmax_ep", "bound, pairs", "sites per class", "bound, per class"}
+LONG |= {"gibbs", "online"}
+"""Kinds that take seconds and have much in common with others, or are of one file alone."""
 ROWS = {kind: 800 if "stub_entries" in settings else 300 for kind, settings in KINDS.items()}
 """Of two or three blocks, or enough that candidates leave more than once."""
 

@@ -65,6 +65,9 @@ class Cluster:
         common += ["--memory-limit", "0", "--local-directory", str(self.folder)]
         self.workers[name] = self._start("worker", *common)
 
+    def retire(self, name: str) -> None:
+        self.client.retire_workers(names=[name])
+
     def signal(self, name: str, number: signal.Signals) -> None:
         self.workers[name].send_signal(number)
 

@@ -198,7 +198,7 @@ def test_workers_come_and_go(tmp_path):
         checked(runtime) as rounds,
     ):
         rounds.go_on(3)
-        cluster.client.retire_workers(names=["worker-0"])
+        cluster.retire("worker-0")
         time.sleep(0.2)
         rounds.go_on(3)
         assert cluster.names() == {"worker-0"}, "the only one stays"
@@ -210,7 +210,7 @@ def test_workers_come_and_go(tmp_path):
         rounds.go_on_until(lambda: len(set(homes(rounds, cluster))) == 2)
         assert sorted(homes(rounds, cluster)) == ["worker-1"] * 3 + ["worker-2"] * 2
         assert runtime.n_workers == 2
-        cluster.client.retire_workers(names=["worker-2"])
+        cluster.retire("worker-2")
         rounds.go_on_until(lambda: cluster.ended("worker-2", 0.01) == 0)
         assert homes(rounds, cluster) == ["worker-1"] * 5
         cluster.signal("worker-1", signal.SIGKILL)
