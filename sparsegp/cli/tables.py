@@ -10,8 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from sparsegp.cli.output import percent
 from sparsegp.data import Table, open_dataset, summarise, without_weights
 from sparsegp.data.column import UNTYPED
@@ -189,18 +187,14 @@ def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
 
 
 def relevances(model: Model) -> dict[str, float]:
-    """Return the relevances of columns by name, or number, largest first; empty without any.
-
-    See `Model.input_relevances`.
-    """
+    """Return `Model.input_relevances` by name, or number, largest first; empty without any."""
     found = model.input_relevances
     if found is None:
         return {}
-    names, encoding = model.names or [*map(str, range(model.n_features))], model.encoding
-    if encoding is not None:
-        names = [column.name for column in encoding.columns]
-    used = range(len(names)) if encoding is None else np.unique(encoding.groups)
-    return {names[j]: float(found[j]) for j in sorted(used, key=lambda j: -found[j])}
+    names = model.inputs or [*map(str, range(model.n_features))]
+    every = [column.name for column in model.encoding.columns] if model.encoding else names
+    shares = dict(zip(every, found.tolist(), strict=True))
+    return {name: shares[name] for name in sorted(names, key=lambda name: -shares[name])}
 
 
 def inputs(model: Model) -> list[dict[str, Any]]:

@@ -164,13 +164,13 @@ class Encoding:
         """For each encoded column, the index of its input column, (p,)."""
         return np.repeat(np.arange(len(self.columns)), [len(c.parts) for c in self.columns])
 
-    def joined(self, relevances: Doubles) -> Doubles:
+    def by_input(self, relevances: Doubles) -> Doubles:
         """Return the relevance of each column, (q,), given those of the encoded columns, (p,).
 
         Their squares add up, as those of the parts of a kernel do; what is left out has none.
         """
         roots = np.sqrt(np.bincount(self.groups, relevances**2, len(self.columns)))
-        return np.asarray(roots / roots.sum())
+        return np.asarray(roots / (roots.sum() or 1.0))
 
     @property
     def scales(self) -> tuple[str, ...]:

@@ -160,7 +160,7 @@ class Model(ABC):
     def input_relevances(self) -> Doubles | None:
         """Relevance of each column before it was encoded, (q,); see `relevances`."""
         found = self.relevances
-        return found if found is None or self.encoding is None else self.encoding.joined(found)
+        return found if found is None or self.encoding is None else self.encoding.by_input(found)
 
     @property
     def rows_unmixed(self) -> Floats:
