@@ -2,12 +2,13 @@
 
 import signal
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 from scipy.stats import norm
 
@@ -76,7 +77,17 @@ KINDS: dict[str, dict[str, Any]] = {
     "variational": {"method": "variational(importance=16, rounds=5, rise=-1.0)", **EACH},
     "gibbs": {"method": "gibbs(chains=2, samples=10, thin=30, burn_in=210, particles=0)"},
 }
+LONG = {"random", "all, per class", "sites per class", "softmax", "softmax_ep", "variational"}
+LONG |= {"bound, active", "bound, calibrated", "bound, pairs", "bound, per class"}
+LONG |= {"bound, regression", "learnt, probit", "learnt, pairs", "learnt, per class"}
+LONG |= {"learnt, bound", "gibbs", "online"}
+"""Kinds that take seconds and have much in common with others, or are of one file alone."""
 BINARY = {"ep", "probit", "logistic", "bound, calibrated", "learnt, probit", "learnt, bound"}
+
+
+def params(kinds: Iterable[str]) -> list[Any]:
+    """Parameters of tests of these kinds of runs, those of `LONG` among the long tests."""
+    return [pytest.param(kind, marks=pytest.mark.slow if kind in LONG else ()) for kind in kinds]
 
 
 def data_for(kind: str, n: int = 800) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

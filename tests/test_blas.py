@@ -25,6 +25,7 @@ def run(script):
     run_python("-c", START + script, env=environment() | names, timeout=120)
 
 
+@pytest.mark.slow
 def test_predictions_in_threads_and_chunks_are_the_same_and_leave_the_process_as_it_was():
     run("""
 import dask.array as da

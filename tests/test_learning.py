@@ -45,7 +45,7 @@ def parameters(model):
 
 
 @pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize("calibration", ["none", "learned"])
+@pytest.mark.parametrize("calibration", [pytest.param("none", marks=pytest.mark.slow), "learned"])
 def test_major_steps_go_down_and_the_last_or_the_best_is_taken(settings, calibration):
     """The last parameters, or those that tell validation rows best where there are some."""
     n = 150 if calibration == "none" else 300  # of fewer rows none are for validation
@@ -137,6 +137,7 @@ def test_numbers_without_noise_end_at_a_bound(kernel):
     assert_allclose(model.predict(X), numbers, atol=0.05)
 
 
+@pytest.mark.slow
 def test_bounds_are_those_of_the_first_start_after_a_resume(tmp_path):
     X, y = without_noise()
     settings = {**NOISELESS, "minor_steps": 6, "strategy": "exact"}

@@ -12,7 +12,7 @@ import sparsegp
 from sparsegp.ivm.criteria import CRITERIA, Change, Marginals
 from sparsegp.likelihoods.parse import parse as parse_likelihood
 from sparsegp.likelihoods.sites import SiteRule
-from tests.runs import BINARY, KINDS
+from tests.runs import BINARY, KINDS, params
 
 few = settings(max_examples=3, deadline=None, derandomize=True)
 many = settings(max_examples=20, deadline=None, derandomize=True)
@@ -51,7 +51,7 @@ def test_variances_fall_with_each_inclusion(kind, seed):
         before, former = variance, model.rows
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if "method" not in KINDS[kind]])
+@pytest.mark.parametrize("kind", params(kind for kind in KINDS if "method" not in KINDS[kind]))
 def test_no_memory_counts_before_it_is_written(kind, monkeypatch):
     """Such as the padding of the last tile: neither in a result nor in a warning."""
     (X, y), empty = rows(1, kind, 150), np.empty

@@ -34,15 +34,11 @@ PAGES = [
     *(CONTRIBUTING, "README.md", "cluster/README.md"),
     *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")),
 ]
-LONG = (
-    "how-to/calibrate how-to/evaluate how-to/evidence how-to/many-classes how-to/regression "
-    "how-to/scikit-learn how-to/tables how-to/tune how-to/update how-to/virtual-rows "
-    "how-to/weights reference/kernels reference/output "
-    "tutorials/cluster tutorials/own-table tutorials/python"
-)
-"""Pages whose examples take longer than two or three seconds."""
-SLOW = {f"docs/{name}.md": pytest.mark.slow for name in LONG.split()}
-RUN = [pytest.param(name, marks=SLOW.get(name, ())) for name in PAGES if name != CONTRIBUTING]
+RUN = [
+    pytest.param(name, marks=() if name == "README.md" else pytest.mark.slow)
+    for name in PAGES
+    if name != CONTRIBUTING
+]
 BEGUN_ELSEWHERE = {"dask", "pip", "python", "sbatch", "sh"}
 ASSIGNMENT = re.compile("[A-Z_]+=")
 NEEDS = ("--scheduler", "--scheduler-file", "--cluster", "--data")

@@ -11,20 +11,13 @@ import pytest
 
 import sparsegp
 from sparsegp.errors import Interrupted
-from tests.runs import KINDS, Stopper, assert_same, data_for, train
+from tests.runs import KINDS, Stopper, assert_same, data_for, params, train
 
-LONG = {"learnt, probit", "learnt, pairs", "learnt, bound", "learnt, per class"}
-LONG |= {"softmax", "softmax_ep", "bound, pairs", "sites per class", "bound, per class"}
-LONG |= {"gibbs", "online"}
-"""Kinds that take seconds and have much in common with others, or are of one file alone."""
 ROWS = {kind: 800 if "stub_entries" in settings else 300 for kind, settings in KINDS.items()}
 """Of two or three blocks, or enough that candidates leave more than once."""
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(kind, marks=pytest.mark.slow) if kind in LONG else kind for kind in KINDS],
-)
+@pytest.fixture(scope="module", params=params(KINDS))
 def plain(request):
     """A kind of run, its data and the model of one block in one thread."""
     X, y, X_new = data_for(request.param, ROWS[request.param])

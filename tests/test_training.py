@@ -11,7 +11,7 @@ from sparsegp.errors import Interrupted, NumericalError, SettingsError, StoreErr
 from sparsegp.progress import Progress
 from sparsegp.settings import TrainSettings
 from sparsegp.store import CHECKPOINT, folder_of, read_file, write_file
-from tests.runs import KINDS, Stopper, assert_same, data_for, nlpp, selected, train
+from tests.runs import KINDS, Stopper, assert_same, data_for, nlpp, params, selected, train
 
 ADF = {"posterior": "adf", "kernel": "10*rbf"}
 
@@ -34,7 +34,7 @@ def held_out(kind):
 # -- what comes out --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if "method" not in KINDS[kind]])
+@pytest.mark.parametrize("kind", params(kind for kind in KINDS if "method" not in KINDS[kind]))
 def test_it_learns_and_the_curve_tells_so(kind):
     """The curve is that of the marginals, before the posterior and its calibration."""
     X, y, X_test, y_test = held_out(kind)

@@ -31,13 +31,16 @@ def run_in_shell(words, redirection, folder):
     ("command", "redirection", "code", "said"),
     [
         ("inspect {run} --json", "| true", 0, None),
-        ("--help", "| true", 0, None),
+        pytest.param("--help", "| true", 0, None, marks=pytest.mark.slow),
         ("inspect nothing", ">&-", 2, "no run or model at "),
-        ("predict {run} {data} --out -", ">&-", 2, "- stands for stdout, which is closed"),
+        pytest.param(
+            *("predict {run} {data} --out -", ">&-", 2, "- stands for stdout, which is closed"),
+            marks=pytest.mark.slow,
+        ),
         ("predict {run} - --out -", "<&-", 2, "- stands for stdin, which is closed"),
-        ("inspect {run}", ">/dev/full", 2, FULL),
+        pytest.param("inspect {run}", ">/dev/full", 2, FULL, marks=pytest.mark.slow),
         ("predict {run} {data} --out -", ">/dev/full", 2, FULL),
-        ("--help", ">/dev/full", 2, FULL),
+        pytest.param("--help", ">/dev/full", 2, FULL, marks=pytest.mark.slow),
     ],
 )
 def test_standard_output_that_takes_nothing(command, redirection, code, said, trained, files):
@@ -48,12 +51,13 @@ def test_standard_output_that_takes_nothing(command, redirection, code, said, tr
     assert re.fullmatch(f"error: .*{said}.*\n" if said else "", done.stderr)
 
 
+@pytest.mark.slow
 @needs_full
 @pytest.mark.parametrize(
     ("where", "workers"),
     [
         ("2>/dev/full", ()),
-        pytest.param("2>&-", ("--workers", "1"), marks=pytest.mark.slow),
+        ("2>&-", ("--workers", "1")),
     ],
 )
 def test_a_log_that_cannot_be_written_does_not_end_the_work(where, workers, files, tmp_path):

@@ -60,6 +60,7 @@ def test_settings_come_along(files, tmp_path):
     assert words[words.index("--tolerance") + 1] == "0.001"
 
 
+@pytest.mark.slow
 def test_what_follows_for_a_regression(files, tmp_path):
     data, run = files / "numbers.npz", tmp_path / "run"
     options = ("--task", "regression", "--n-active", 40, "--quiet")

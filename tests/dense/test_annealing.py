@@ -50,7 +50,9 @@ def by_quadrature(name):
     ("name", "method", "error"),
     [
         *(("binary", *case) for case in (("", 0.2), ("laplace", 0.2), ("ep", 0.02))),
-        *(("per class", *case) for case in (("", 0.15), ("laplace", 0.05), ("softmax_ep", 0.05))),
+        ("per class", "", 0.15),
+        pytest.param("per class", "laplace", 0.05, marks=pytest.mark.slow),
+        pytest.param("per class", "softmax_ep", 0.05, marks=pytest.mark.slow),
     ],
 )
 def test_few_rows_by_quadrature(name, method, error):

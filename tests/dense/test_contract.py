@@ -218,6 +218,7 @@ def test_goes_on_where_it_was_stopped_with_the_same_bits(method, likelihood):
     check_resumed(lambda session: fit(method, some, session), least)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["exact", "laplace"])
 def test_chains_over_kernels_go_on_with_the_same_bits(method):
     some = problem(METHODS[method].likelihoods[0], method, n=8)

@@ -99,7 +99,7 @@ def test_numbers(searching):
         regressor.partial_fit(X[:, :1], y)
 
 
-@pytest.mark.parametrize("first", [1, 20])
+@pytest.mark.parametrize("first", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_what_few_rows_choose_does_not_last(first):
     """Kept for ever, the noise and prior variance of twenty rows had intervals that cover 19 %."""
     rng = np.random.default_rng(0)

@@ -29,6 +29,7 @@ def of(tuned):
     return [tuned.kernel, tuned.scaling, tuned.n_active, tuned.nlpp, tuned.ended, trials]
 
 
+@pytest.mark.slow
 def test_same_choice_however_often_it_is_stopped(data, tmp_path):
     """Trials on record are not made again: their seconds stay."""
     expected, how = small(*data), {"out": tmp_path, "resume": True}
@@ -168,6 +169,7 @@ def test_auto_leads_the_default_kernel_where_columns_are_unlike():
     assert set(np.argsort(relevances)[-2:]) == {0, 3}
 
 
+@pytest.mark.slow
 def test_what_is_learnt_again_is_chosen_and_the_same_in_another_process(tmp_path):
     X = np.random.default_rng(1).standard_normal((2000, 2))
     rows = X, (np.sin(6.0 * X[:, 0]) + X[:, 1] > 0.0).astype(int)

@@ -123,7 +123,7 @@ def test_rows_of_hardly_any_weight_change_hardly_anything(kernel):
         assert_allclose(after, before, atol=0.02 * np.abs(before).max())
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kernel", ["rbf", "3*rbf(1.0)", "10*rbf(3.0)", "10*laplace"])
 def test_many_updates_of_a_regression_do_no_harm(kernel, precision):
     """Also with kernels of few directions, in which errors could grow each time."""
@@ -160,7 +160,10 @@ def test_many_updates_of_a_classifier_do_no_harm(kernel, step):
         assert nlpp(model, X[600:], y[600:]) < first + 0.01
 
 
-@pytest.mark.parametrize(("likelihood", "ratio"), [("softmax", 1.03), ("logistic", 1.06)])
+@pytest.mark.parametrize(
+    ("likelihood", "ratio"),
+    [pytest.param("softmax", 1.03, marks=pytest.mark.slow), ("logistic", 1.06)],
+)
 def test_old_rows_are_hardly_missed_where_classes_overlap(likelihood, ratio):
     """A quadratic stands for them nearly as well as they do; for separate classes less so."""
     how = {"likelihood": likelihood, "posterior": "all", "sites": "variational"}
@@ -311,6 +314,7 @@ def test_labels_of_a_regression_keep_their_units():
     assert updated.likelihood == first.likelihood
 
 
+@pytest.mark.slow
 def test_old_rows_calibrate_as_when_all_are_trained_anew():
     """Active rows are harder to predict than others, so validation rows must not lack them."""
     rng = np.random.default_rng(3)

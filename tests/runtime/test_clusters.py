@@ -77,6 +77,7 @@ def test_addresses_and_files(address, scheduler_file, tmp_path):
     assert address in answers(write(tmp_path, text))
 
 
+@pytest.mark.slow
 def test_a_cluster_of_a_class(tmp_path):
     """One that does not use TLS and can be reached from other machines is warned of."""
     text = f"{LOCAL}workers: 1\nseconds: {PATIENCE}\nthreads_per_worker: 1\n{NO_DASHBOARDS}"
@@ -229,6 +230,7 @@ def test_only_who_holds_the_certificate_joins(tmp_path):
             answers(path, tls=own)
 
 
+@pytest.mark.slow
 def test_local_workers_are_reached_from_this_process_alone(local_runtime):
     """Loopback keeps other machines away, the certificate other users of this one."""
     listening = []

@@ -154,9 +154,8 @@ def test_tasks_of_a_hung_worker_are_done_elsewhere(tmp_path):
         assert found == {index: index for index in range(8)}
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_scheduler_is_gone(number, tmp_path):
     with Cluster(tmp_path, n_workers=1) as cluster, cluster.runtime(**SHORT) as runtime:
         rounds = Rounds(runtime)

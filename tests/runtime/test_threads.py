@@ -1,5 +1,7 @@
 """Threads of the driver's process."""
 
+import pytest
+
 from tests.processes import PATIENCE, run_python
 
 INTERRUPTED = """
@@ -27,6 +29,7 @@ for _ in range(300):
 """
 
 
+@pytest.mark.slow
 def test_interrupted_at_any_instant():
     """No thread is left waiting for a lock of the interrupted call; that would never end."""
     run_python("-c", INTERRUPTED, timeout=PATIENCE)
