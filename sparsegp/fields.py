@@ -127,8 +127,9 @@ class Setting:
 
 
 def path_text(name: str, path: Any, what: str = "text or a path") -> str:
-    """Return a path or a URL as text; raise a SettingsError if it is neither."""
-    if not isinstance(path, str | os.PathLike) or "\0" in (text := os.fsdecode(path)):
+    """Return a path or a URL as text; raise a SettingsError if it is neither, or empty."""
+    text = os.fsdecode(path) if isinstance(path, str | os.PathLike) else ""
+    if not text or "\0" in text:
         raise SettingsError(f"{name} must be {what}, got {quoted(path)}")
     return text
 

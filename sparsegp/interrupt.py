@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as requests to stop at the next safe point."""
+"""SIGTERM, SIGHUP and Ctrl-C as requests to stop at the next safe point."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ class StopRequest:
         Exit code for this.
     """
 
-    SIGNALS = (signal.SIGTERM, signal.SIGINT)
+    SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
     def __init__(self, at_once: str = "", code: int = Interrupted.exit_code) -> None:
         self.at_once, self.code = at_once, code
@@ -58,7 +58,8 @@ class StopRequest:
         self._outer = owner if isinstance(owner, StopRequest) else None
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
-                if signal.getsignal(number) is not None:  # else it is handled outside Python
+                # not if it is handled outside Python, or ignored, as SIGHUP is by nohup
+                if signal.getsignal(number) not in {None, signal.SIG_IGN}:
                     self._former[number] = signal.signal(number, self._note)
         return self
 

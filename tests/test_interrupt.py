@@ -56,8 +56,18 @@ def test_signals_that_are_handled_outside_python_stay_so(monkeypatch):
     """As where another program embeds Python, whose handler could not be put back."""
     known = signal.getsignal
     monkeypatch.setattr(signal, "getsignal", lambda n: None if n == signal.SIGINT else known(n))
-    handlers = [known(number) for number in StopRequest.SIGNALS]
+    handlers = {number: known(number) for number in StopRequest.SIGNALS}
     with StopRequest():
-        assert known(signal.SIGINT) is handlers[1]
-        assert known(signal.SIGTERM) is not handlers[0]
-    assert [known(number) for number in StopRequest.SIGNALS] == handlers
+        assert known(signal.SIGINT) is handlers[signal.SIGINT]
+        assert known(signal.SIGTERM) is not handlers[signal.SIGTERM]
+    assert {number: known(number) for number in StopRequest.SIGNALS} == handlers
+
+
+def test_signals_that_nohup_ignores_stay_so():
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.requested
+    finally:
+        signal.signal(signal.SIGHUP, former)

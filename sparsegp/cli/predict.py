@@ -4,6 +4,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,8 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
         read = chain.from_iterable(table.batches() for table in tables)
         batches = predictions(model, watched(read, progress, n, "predict"), wanted, count)
         if path is None:
+            if isinstance(sys.stdout, TextIOWrapper):
+                sys.stdout.reconfigure(encoding="utf-8")  # as files have
             write_lines(sys.stdout, model.classes, batches)
         else:
             write(path, model.classes, batches)

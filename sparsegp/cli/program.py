@@ -13,6 +13,7 @@ import re
 import resource
 import sys
 import warnings
+from io import TextIOWrapper
 from typing import Any, NoReturn, TextIO
 
 import click
@@ -67,6 +68,8 @@ class Command(click.Command):
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""
+        if isinstance(sys.stdout, TextIOWrapper):  # neither closed nor replaced
+            sys.stdout.reconfigure(errors="backslashreplace")  # for what its encoding lacks
         logger, handler = logging.getLogger("sparsegp"), _Warnings()
         logger.addHandler(handler)
         former, sys.unraisablehook = sys.unraisablehook, _unless_interrupted

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from sparsegp.data import as_table, encode, encode_with
 from sparsegp.data.labels import ROWS_PER_CLASS
 from sparsegp.errors import Interrupted, SettingsError, StoreError
 from sparsegp.estimator.parameters import (
+    is_verbose,
     n_threads,
     named_settings,
     parameters_from,
@@ -144,14 +146,14 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         with dask_context(X, self.client):
             X, y = training_data(seen, X, y)
             table = replace(as_table(X, y, sample_weight), is_part=is_part)
-            labels = y if table.weights is None else y[table.weights > 0.0]
             if known is not None:
-                labels = np.tile(known, ROWS_PER_CLASS)  # or these may be too many for classes
-                table = replace(table, classes=encode(labels, "classes")[0])
-            classes = self._find_classes(labels)
+                y = np.tile(known, ROWS_PER_CLASS)  # or these may be too many for classes
+                table = replace(table, classes=encode(y, "classes")[0])
+            classes = self._find_classes(y)
             settings = self._settings(table.most_rows, len(classes))
             kept: Any = {} if again else {"out": self.checkpoint_dir, "resume": self.resume}
-            run = RunOptions(runtime=self._runtime(client), verbose=self.verbose > 0, **kept)
+            runtime, verbose = self._runtime(client), is_verbose(self.verbose)
+            run = RunOptions(runtime=runtime, verbose=verbose, **kept)
             with self._in_own_words():
                 model, _ = fit(table, None, settings, run)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -180,16 +182,19 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     def _in_own_words(self) -> Iterator[None]:
         """Raise a KeyboardInterrupt, as for Ctrl-C elsewhere, if the run was asked to stop.
 
-        Errors about a former run name the parameters of an estimator.
+        Errors about a former run name the parameters of an estimator, and those about the number of
+        classes say what scikit-learn expects.
         """
         try:
             yield
         except (SettingsError, StoreError) as error:
-            of_train = "with `overwrite=True` or in another `out`"
-            if of_train not in str(error):
-                raise
-            words = str(error).replace(of_train, "in another `checkpoint_dir`")
-            raise type(error)(words) from None
+            words = re.sub(
+                "(with `overwrite=True` or in )?another `out`",
+                lambda found: f"{'in ' * bool(found[1])}another `checkpoint_dir`",
+                str(error),
+            )
+            binary = "Only binary classification is supported: " * ("exactly 2 classes" in words)
+            raise type(error)(binary + words) from None
         except Interrupted as stop:  # not an error, after which a grid search would continue
             kept = "without a checkpoint_dir nothing was kept"
             if self.checkpoint_dir is not None:

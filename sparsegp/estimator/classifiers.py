@@ -48,12 +48,6 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
     def _find_classes(self, y: Labels) -> Labels:
         classes = _distinct(y)
         check_classification_targets(y)
-        if self._two_classes and len(classes) > 2:
-            raise SettingsError(
-                "Only binary classification is supported by likelihood="
-                f"{' or '.join(self._likelihoods)}, got {len(classes)} classes; for more use "
-                "another one"
-            )
         return classes
 
     def __sklearn_tags__(self) -> Any:
@@ -173,7 +167,8 @@ class SparseGPClassifier(SparseEstimator, Classifier):
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
         settings = super()._settings(n, n_classes)
         assert isinstance(settings, TrainSettings)
-        if self.kernel_per_class is None and settings.sites == "moments" and n_classes > 1:
+        is_open = self.kernel_per_class is None and settings.sites == "moments"
+        if is_open and n_classes > 1 and not self._two_classes:
             several = settings.start_likelihood(n_classes).n_latent(n_classes) > 1
             return replace(settings, kernel_per_class=several)
         return settings
@@ -223,9 +218,9 @@ class DenseGPClassifier(Classifier):
 
     @property
     def _likelihoods(self) -> tuple[str, ...]:
-        if self.likelihood:
+        if str(self.likelihood):
             return super()._likelihoods
         try:
-            return parse_method(self.method).likelihoods
+            return parse_method(str(self.method)).likelihoods
         except SettingsError:  # `fit` raises it
             return ("",)

@@ -89,9 +89,9 @@ def named_settings(estimator: Any) -> dict[str, Any]:
         If `settings` contains unknown names, or names of parameters.
     """
     known, parameters = declared(estimator._settings_type), estimator.get_params(deep=False)
-    more = parameters.get("settings") or {}
+    more = {} if parameters.get("settings") is None else parameters["settings"]
     if not isinstance(more, Mapping):
-        raise SettingsError(f"settings must be a mapping of names and values, got {more!r}")
+        raise SettingsError(f"settings must be a mapping of names and values, got {quoted(more)}")
     others = known.keys() - parameters.keys() - {"seed", "method"}
     if wrong := sorted(str(name) for name in more if name not in others):
         raise SettingsError(
@@ -146,6 +146,13 @@ def n_threads(n_jobs: object) -> int:
     if not isinstance(n_jobs, int | np.integer) or n_jobs == 0:
         raise SettingsError(f"n_jobs must be None or an integer other than 0, got {quoted(n_jobs)}")
     return int(n_jobs) if n_jobs > 0 else max(1, usable + 1 + int(n_jobs))
+
+
+def is_verbose(verbose: object) -> bool:
+    """Return whether `verbose` asks for progress; raise a SettingsError if it is no number."""
+    if not isinstance(verbose, int | float | np.number | np.bool_):
+        raise SettingsError(f"verbose must be a number, got {quoted(verbose)}")
+    return bool(verbose > 0)
 
 
 def to_plain_json(value: Any) -> Any:

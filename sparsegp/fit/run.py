@@ -55,6 +55,10 @@ class RunOptions:
     progress: Progress | None = None
     verbose: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("resume", "overwrite", "verbose"):
+            Setting(name, bool, False, optional=False).checked(getattr(self, name))
+
     @classmethod
     def among(cls, named: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
         """Create from those arguments that are run options; also return the others."""

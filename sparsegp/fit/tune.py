@@ -372,7 +372,7 @@ def tunable(**named: Any) -> TrainSettings:
     if method != SPARSE:
         raise SettingsError(
             f"tuning is for method={SPARSE}, got method={method}, which learns its kernel itself; "
-            "leave the tuning out, and give --learn evidence"
+            "leave the tuning out, and give learn=evidence"
         )
     settings = TrainSettings.given(**named)
     if settings.untunable:

@@ -32,7 +32,7 @@ from sparsegp.data import (
 from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.data.weights import BALANCED
 from sparsegp.errors import DataError, SettingsError
-from sparsegp.fields import model_of
+from sparsegp.fields import Setting, model_of
 from sparsegp.fit.prepare import Prepared, count_original_rows, prepare, warn_of_unlike
 from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import MAX_DRAWN, Training
@@ -93,6 +93,7 @@ def update(
     Interrupted
         On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
     """
+    n_active = Setting("n_active", int, None, optional=True, least=1).checked(n_active)
     model = model_of(model)
     if not isinstance(model, SparseModel) or model.settings["active_per_class"]:
         raise SettingsError(

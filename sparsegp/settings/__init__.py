@@ -21,6 +21,7 @@ def settings_given(**named: Any) -> TrainSettings | DenseSettings:
     SettingsError
         If a name is unknown to the method, or the settings conflict.
     """
-    if named.get("method", SPARSE) == SPARSE:
+    method = Setting("method", str, SPARSE, optional=False).checked(named.get("method", SPARSE))
+    if method == SPARSE:
         return TrainSettings.given(**{k: v for k, v in named.items() if k != "method"})
     return DenseSettings.given(**named)

@@ -155,11 +155,12 @@ class Settings(Checked):
         SettingsError
             If a name is unknown, or the settings conflict.
         """
-        if task not in (None, "classification", "regression"):
+        if task is not None and str(task) not in {"classification", "regression"}:
             raise SettingsError(f"task must be classification or regression, got {quoted(task)}")
-        named = cls._completed(task, named)
-        refuse_unknown(named, declared(cls), cls.OWNER)
-        settings = cls(**named)
+        known = declared(cls)
+        refuse_unknown(named, known, cls.OWNER)
+        named = {name: known[name].checked(value) for name, value in named.items()}
+        settings = cls(**cls._completed(task, named))
         if task is not None and (task == "regression") != settings.is_regression:
             likelihood = settings.likelihood or settings.likelihood_spec.family.name
             raise SettingsError(f"likelihood={likelihood} is not for task={task}; use another")

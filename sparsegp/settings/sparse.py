@@ -324,7 +324,14 @@ class TrainSettings(Settings):
 
     @classmethod
     def given(cls, task: str | None = None, **named: Any) -> Self:
-        """Create settings with a kernel from keyword arguments; see `Settings.given`."""
+        """Create settings with a kernel from keyword arguments; see `Settings.given`.
+
+        `class_weight` may be a mapping, or a series of pandas.
+        """
+        from sparsegp.data.weights import class_weight_text
+
+        if "class_weight" in named:
+            named["class_weight"] = class_weight_text(named["class_weight"])
         settings = super().given(task, **named)
         if settings.kernel is not None:
             return settings
@@ -334,10 +341,6 @@ class TrainSettings(Settings):
 
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
-        from sparsegp.data.weights import class_weight_text
-
-        if "class_weight" in named:
-            named = {**named, "class_weight": class_weight_text(named["class_weight"])}
         if task == "regression":
             more: dict[str, Any] = {**BY_EVIDENCE, "precision": "float64"}
             own = {name: SEARCHED.get(name, getattr(cls, name)) for name in OF_EVIDENCE}

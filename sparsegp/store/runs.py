@@ -125,13 +125,15 @@ class RunDirectory:
         Raises
         ------
         StoreError
-            If it is to be neither resumed nor overwritten.
+            If it is to be neither resumed nor overwritten, or in use.
         SettingsError
             If both `resume` and `overwrite` are given.
         """
         if resume and self.overwrite:
             raise SettingsError("give only one of `resume` and `overwrite`")
         if RUN_FILE in self.folder.sizes() and not (resume or self.overwrite or self.is_finished()):
+            if isinstance(self.folder, Directory) and self._lock is None:
+                os.close(self.folder.lock())  # raises if another process continues it
             raise StoreError(
                 f"{self._run} holds an unfinished run; continue it with `resume=True`, or "
                 "start again with `overwrite=True` or in another `out`"

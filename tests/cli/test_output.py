@@ -10,8 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+import sparsegp
 from sparsegp.cli import resuming
+from sparsegp.cli.program import program
 from sparsegp.cli.tables import stem
 from tests.processes import environment, invoke
 
@@ -49,6 +52,23 @@ def test_standard_output_that_takes_nothing(command, redirection, code, said, tr
     done = run_in_shell(["-W", "error", "-m", "sparsegp", *words], redirection, files)
     assert done.returncode == code
     assert re.fullmatch(f"error: .*{said}.*\n" if said else "", done.stderr)
+
+
+@pytest.mark.parametrize(("encoding", "written"), [("ascii", "utf-8"), ("latin-1", "latin-1")])
+def test_labels_that_the_terminal_cannot_show(encoding, written, tmp_path):
+    """Predictions are UTF-8 as in files; elsewhere click takes ASCII for UTF-8."""
+    X, y = np.arange(20.0)[:, np.newaxis], np.array(["\u00fc", "\U0001f600"]).repeat(10)
+    model = sparsegp.train(X, y, kernel="rbf", n_active=9)
+    model.save(tmp_path / "m")
+    np.savez(tmp_path / "new.npz", X=X)
+    runner = CliRunner(charset=encoding)
+    words = ["predict", str(tmp_path / "m"), str(tmp_path / "new.npz"), "--out"]
+    done, other = (runner.invoke(program, [*words, out]) for out in ("-", str(tmp_path / "p.csv")))
+    assert (done.exit_code, other.exit_code) == (0, 0)
+    assert done.stdout_bytes == (tmp_path / "p.csv").read_bytes()
+    shown = runner.invoke(program, ["inspect", str(tmp_path / "m")])
+    assert shown.exit_code == 0, shown.output
+    assert "\U0001f600".encode(written, "backslashreplace") in shown.stdout_bytes
 
 
 @pytest.mark.slow

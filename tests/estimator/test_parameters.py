@@ -144,10 +144,14 @@ OF_NUMBERS = [
         (SparseGPClassifier, {"random_state": -1}, "seed must be at least 0"),
         (SparseGPClassifier, {"n_jobs": 0}, "n_jobs must be"),
         (SparseGPClassifier, {"n_jobs": 1.5}, "n_jobs must be"),
+        (SparseGPClassifier, {"verbose": None}, "verbose must be a number, got None"),
+        (SparseGPClassifier, {"resume": "no"}, "resume must be true or false, got 'no'"),
+        (SparseGPClassifier, {"likelihood": {}}, "likelihood must be text"),
+        (DenseGPClassifier, {"method": 3}, "method must be text, got 3"),
         (SparseGPClassifier, {"settings": {"panel": "8"}}, "whole number"),
         *(
             (SparseGPClassifier, {"settings": wrong}, "settings must be")
-            for wrong in ({"n_active": 5}, {"seed": 3}, {3: 4}, 7)
+            for wrong in ({"n_active": 5}, {"seed": 3}, {3: 4}, 7, np.array([1, 2]))
         ),
         (SparseGPClassifier, {"likelihood": "gaussian"}, "gaussian is not for task=classification"),
         (DenseGPClassifier, {"method": "none"}, r"unknown .* 'none'"),
@@ -171,8 +175,19 @@ def test_what_is_wrong_is_refused_by_fit(iris, kind, given, message):
 )
 def test_only_two_classes_where_there_is_one_bias(iris, estimator):
     assert not estimator.__sklearn_tags__().classifier_tags.multi_class
-    with pytest.raises(SettingsError, match="Only binary classification is supported by like"):
+    with pytest.raises(SettingsError, match="Only binary classification is supported: "):
         estimator.fit(*iris)
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "of_rows"), [({2: 0}, [1.0, 1.0, 1.0]), (None, [1.0, 1.0, 0.0])]
+)
+def test_classes_of_weight_zero_do_not_count(iris, class_weight, of_rows):
+    X, y = iris
+    estimator = SparseGPClassifier(
+        likelihood="probit", kernel="rbf", n_active=9, class_weight=class_weight
+    ).fit(X, y, sample_weight=np.array(of_rows)[y])
+    assert estimator.classes_.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("calibration", ["none", "learned"])

@@ -52,6 +52,8 @@ def test_it_grows_up_to_n_active_and_classes_may_come_later():
     fitted.partial_fit(X, y)
     assert fitted.n_active_ == 80
     assert fitted.score(*stripes(1)) > 0.85
+    fitted.set_params(n_active=9).partial_fit(X[:50], y[:50])
+    assert fitted.n_active_ == 80, "it never shrinks"
 
 
 def test_a_fit_goes_on():

@@ -223,6 +223,9 @@ def test_what_must_hold(model):
     ):
         with pytest.raises(error, match=message):
             sparsegp.update(of, *rows, old=old)
+    for wrong in ("auto", np.nan, 0, True):
+        with pytest.raises(SettingsError, match="n_active must be"):
+            sparsegp.update(model, *NEW, n_active=wrong)
 
 
 def test_a_class_that_was_not_there(model):

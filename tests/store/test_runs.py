@@ -134,6 +134,15 @@ def test_a_search_under_way_keeps_its_folder(place):
 
 
 @pytest.mark.parametrize("place", ["directory"], indirect=True)  # stores cannot be locked
+def test_a_run_under_way_is_not_called_unfinished(begin, place):
+    run = begin()
+    for message in ("is held by process", "holds an unfinished run; continue it"):
+        with pytest.raises(StoreError, match=message):
+            RunDirectory(place, 1, pytest.fail).require_no_unfinished_run(resume=False)
+        run.close()
+
+
+@pytest.mark.parametrize("place", ["directory"], indirect=True)  # stores cannot be locked
 def test_what_another_process_writes_while_it_holds_the_lock(begin, place, monkeypatch):
     """It is neither taken for one's own nor left behind by `overwrite`."""
     lock = Directory.lock
