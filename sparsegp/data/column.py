@@ -65,6 +65,8 @@ class Column:
     form : str
         Date format, form of numbers (see numerals.py), or "words" for truth values, if they were
         text in training.
+    zone : str
+        "none" if no date of the training rows had a time zone but UTC, "some" if all had another.
     means : tuple of tuple of float
         For each rare level, mean labels in place of codes, the last parts: those without each of
         the `FOLDS`, for rows to learn from, and then those of all.
@@ -80,6 +82,7 @@ class Column:
     rare: tuple[str, ...] = ()
     note: str = ""
     form: str = ""
+    zone: str = ""
     means: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
@@ -120,9 +123,19 @@ class Column:
     @property
     def doubt(self) -> str:
         """What most levels look like, other than a category, and what to do about it."""
-        levels = (*self.levels, *self.rare)
-        what = likeness(levels) if self.kind == "category" else ""
+        levels, are_rare = (*self.levels, *self.rare), len(self.rare) > len(self.levels)
+        what = likeness(levels, are_rare) if self.kind == "category" else ""
         return what and f"{self.name!r}, where {what}"
+
+    def unlike_zones(self, series: Any) -> str:
+        """Return how the time zones of dates differ from those of the training rows, if all do."""
+        from sparsegp.data.values import zones  # noqa: PLC0415 - loads pandas
+
+        found = zones(series) if self.zone else set()
+        if not found or self.zone in found:
+            return ""
+        has, had = ("no", "have one") if self.zone == "some" else ("a", "have none")
+        return f"dates have {has} time zone, and those of the training rows {had}: write them alike"
 
     @property
     def n_places(self) -> int:

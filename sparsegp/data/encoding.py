@@ -256,6 +256,8 @@ class Encoding:
                 row = int(np.isfinite(values).all(axis=1).argmin())
                 value = series.iloc[row : row + 1].tolist()[0]
                 faults.append(unreadable(where(row, column.name), column.reading, value))
+            elif unlike := column.unlike_zones(series):
+                faults.append(f"{where(0, column.name)}: {unlike}")
         refuse(faults, source, of_file)
         return X
 

@@ -47,6 +47,9 @@ LIKE = {
         r"\d\d?(/\d\d?/|-\d\d?-|\.\d\d?\.(?=\d{4}))(\d\d){1,2}([T ].*)?"
     ),
     "times of day: write them as numbers such as 13.5, or with the date": r"\d\d?:\d\d(:\d\d)?",
+    "durations: convert them to numbers, such as days": (
+        r"-?\d+ days?,? [+-]?\d\d?:\d\d(:\d\d(\.\d+)?)?|P(?=.*\d)[\dYMWDTHS.]+"
+    ),
     THOUSANDS: r"[+-]?\d{1,3}([,.' _]\d{3})+([,.]\d+)?",
     DECIMALS: r"[+-]?\d*,\d+",
     f"percentages: write {PLAIN}, all of one scale": r"[+-]?[\d.,]+ ?%",
@@ -63,18 +66,21 @@ LIKE = {
     "negative numbers in parentheses: write a minus sign instead": r"\([\d.,]+\)",
     "negative numbers with a minus at the end: write it in front": r"-?[\d.,]+ ?-",
 }
-"""What words that are read as categories may look like, and what to do; and their patterns."""
+OF_RARE = {"pairs of numbers: make two columns of them": r"[\d.]+ ?[/x\xd7] ?[\d.]+"}
+"""What words that are read as categories may look like, and what to do; and their patterns. The
+second are names of sizes, if there are few of them."""
 
 
-def likeness(words: Sequence[str]) -> str:
+def likeness(words: Sequence[str], are_rare: bool = True) -> str:
     """Return what most words look like and what to do about it, beginning with the first of them.
 
-    It is "" if that is nothing in `LIKE`, and they are not numbers next to others.
+    It is "" if that is nothing in `LIKE`, or for rare words in `OF_RARE`, and they are not numbers
+    next to others.
     """
     numbers = [word for word in words if is_number(word) and math.isfinite(float(word))]
     known, n = {*numbers}, len(words)
     others = [word for word in words if word not in known]
-    for what, pattern in LIKE.items():
+    for what, pattern in (LIKE | OF_RARE if are_rare else LIKE).items():
         alike = [*filter(re.compile(pattern).fullmatch, others or words)]
         if 2 * len(alike) > len(others or words) and 2 * len({*alike, *numbers}) > n:
             is_mixed = bool(others) and (words[0] in numbers or 2 * len(alike) <= n)

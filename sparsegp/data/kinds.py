@@ -28,7 +28,7 @@ from sparsegp.data.column import (
 )
 from sparsegp.data.frames import Frame, Where, frame_names, refuse, unlikeness, unreadable
 from sparsegp.data.numerals import form_of
-from sparsegp.data.values import TRUTHS, date_form, dates, numbers, texts
+from sparsegp.data.values import TRUTHS, date_form, dates, numbers, texts, zones
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Doubles, Integers
 
@@ -90,6 +90,8 @@ class Tally:
         Row and value of the first value that is not missing.
     fault : tuple or None
         Row and value of the first unreadable value.
+    zones : set of str
+        What time zones dates have (`values.zones`).
     """
 
     n: int
@@ -100,6 +102,7 @@ class Tally:
     levels: Counter[str] = field(default_factory=Counter)
     first: tuple[int, Any] | None = None
     fault: tuple[int, Any] | None = None
+    zones: set[str] = field(default_factory=set)
 
     def __add__(self, other: "Tally") -> "Tally":
         """Return the statistics of these rows followed by others."""
@@ -112,6 +115,7 @@ class Tally:
             _bounded(self.levels + other.levels),
             self.first or other.first,
             self.fault or other.fault,
+            self.zones | other.zones,
         )
 
 
@@ -245,6 +249,7 @@ def _tally(series: Any, kind: str, start: int, rows: Integers) -> Tally:
         tally.levels = _bounded(total)
     elif kind:
         parts = _read(series, kind)
+        tally.zones = zones(series) if kind.startswith("date") else set()
         bad = ~missing & ~np.isfinite(parts).all(axis=1)
         if bad.any():
             tally.fault = value(int(bad.argmax()))
@@ -301,7 +306,9 @@ def _column(name: str, kind: str, tally: Tally, room: int) -> Column:
     ends = DATE_PARTS if kind == "date" else ([""],)
     parts = (end for end, some in zip(ends, varies, strict=True) if some)
     found = (*(each for end in parts for each in end), *gaps)
-    return Column(name, kind, found, share, fill, note="" if found else "one value", form=form)
+    note = "" if found else "one value"
+    zone = "".join(tally.zones) if len(tally.zones) == 1 else ""
+    return Column(name, kind, found, share, fill, note=note, form=form, zone=zone)
 
 
 def _category(name: str, tally: Tally, share: float, room: int) -> Column:

@@ -17,6 +17,10 @@ TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 ISO, ISO_DATE = "ISO8601", re.compile(r"(?!.*[AaPp][Mm]$)\d{4}-\d\d-\d\d([T ].*)?")
 HALVES = re.compile(r"(?<!\d)\d\d?(:\d\d(?::\d\d)? ?)[AaPp][Mm]$")
 SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
+ZONE = re.compile(r":\d\d(?:\.\d+)? ?(?:Z|UTC|[+-](\d\d):?(\d\d)?)$")
+NO_OFFSET = {"", "UTC"}
+EXAMINED = 1000
+"""Maximum number of words of a part that are searched for time zones."""
 WHITE = re.compile(r"\s+")
 
 
@@ -60,6 +64,24 @@ def dates(series: Any, form: str = "") -> Doubles:
     time = parts.year + (day + hour / 24.0) / (365 + parts.is_leap_year)
     each = (time, day, parts.day_of_week, hour)
     return np.column_stack([part.to_numpy(np.float64, na_value=np.nan) for part in each])
+
+
+def zones(series: Any) -> set[str]:
+    """Return whether dates have time zones: "none", "some" or both, and nothing for those in UTC.
+
+    Dates without a zone are read as if in UTC, so that this fits both.
+    """
+    if series.isna().all():
+        return set()
+    is_arrow = isinstance(series.dtype, pd.ArrowDtype)
+    if not is_arrow and pd.api.types.is_datetime64_any_dtype(series.dtype):
+        found = ["none" if series.dt.tz is None else str(series.dt.tz)]
+    else:
+        words = [ZONE.search(str(value)) for value in series.dropna().unique()[:EXAMINED]]
+        found = ["none" if each is None else "".join(each.groups("")) for each in words]
+    return {
+        zone if zone == "none" else "some" for zone in found if zone.strip("0") not in NO_OFFSET
+    }
 
 
 def times(words: Any, form: str = "") -> Any:

@@ -35,9 +35,9 @@ from sparsegp.learning.plan import (
     noise_level,
     sample_rows,
 )
-from sparsegp.learning.search import ALL_RUNGS, OUT_OF_TIME, Choice, search
+from sparsegp.learning.search import search
 from sparsegp.learning.space import Candidates
-from sparsegp.learning.trials import Outcome, Trial
+from sparsegp.learning.trials import ALL_RUNGS, OUT_OF_TIME, Choice, Outcome, Trial
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
 from sparsegp.store import RUN_FILE, in_order, read_records, records_of
 

@@ -13,8 +13,8 @@
 6. The length scales are re-estimated from all of these rows.
 
 Where labels are mostly noise, the last costly stage gains little. The fourth, and with it the
-sixth, is left out unless length scales gained two standard errors; without them the second, unless
-linear kernels are led.
+sixth, is left out unless length scales gained two standard errors; without them the second, but for
+one kernel with `laplace`, unless linear kernels are led.
 
 In stages 1 to 3 candidates are judged by the same held-out rows, which no fit has seen. Decisions
 are made at the end of a stage, when all its trials are known, and depend on nothing else. So the
@@ -23,7 +23,7 @@ choice depends neither on the number of parallel trials, nor on interruptions.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sparsegp.kernels import RBF, ByColumn, Kernel, Linear, Sum, parse
@@ -31,7 +31,15 @@ from sparsegp.learning.by_column import with_warping
 from sparsegp.learning.metric import FULL, MAX_METRIC_COLUMNS, NONE, is_per_column
 from sparsegp.learning.plan import Plan, Size
 from sparsegp.learning.space import Candidate, Candidates
-from sparsegp.learning.trials import Outcome, Trial, TryOut, gain_of
+from sparsegp.learning.trials import (
+    ALL_RUNGS,
+    OUT_OF_TIME,
+    Choice,
+    Outcome,
+    Trial,
+    TryOut,
+    gain_of,
+)
 
 MIN_ROWS_FOR_SUM, MIN_ROWS_FOR_SUM_IN_REGRESSION = 2000, 1000
 """With fewer rows the length scales of a sum of a rough and a smooth kernel are noise; a regression
@@ -45,36 +53,6 @@ MIN_GAIN, GAIN_DECAY = 0.01, 0.5
 long; and expected gain of a doubling relative to that of the one before."""
 COMPARED, LEARNT, REESTIMATED, GROWN = 1, 2, 4, 5
 """Numbers of the stages that have trials."""
-ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
-"""Reasons for the end of a search."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Result of a search.
-
-    Attributes
-    ----------
-    kernel : str
-        Text in full precision.
-    scaling : str
-        Scaling rule.
-    metric : str
-    n_active : int or None
-        Number of active rows, if it was not given.
-    nlpp : float or None
-        NLPP of its last trial on the held-out rows; optimistic if that used length scales
-        re-estimated from these rows too. None if no trial of it has succeeded.
-    ended : str
-        Why the search ended: `ALL_RUNGS` or `OUT_OF_TIME`.
-    """
-
-    kernel: str
-    scaling: str
-    metric: str
-    n_active: int | None
-    nlpp: float | None
-    ended: str
 
 
 def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
@@ -133,24 +111,42 @@ class Search:
     def refine(self) -> bool:
         """Learn per-column length scales, starting from the best smooth and rough kernels.
 
+        Where labels look like noise, the best kernel with `laplace` is tried alone first, since
+        the candidates miss what depends on few columns, or changes quickly with some.
+        """
+        if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
+            return True
+        known, outcomes = self.candidates.known, self.outcomes
+        ranking = [n for n in self._ranking() if outcomes[n].nlpp is not None]
+        kernels = {n: parse(known[n].kernel) for n in ranking}
+        plain, slower = self._starts(kernels)
+        probed: Mapping[int, Outcome] = {}
+        if self.plan.reestimation is None and self._looks_like_noise(kernels):
+            first = [known[n] for n in self._best_laplace(kernels)]
+            probed = self._learn(first, "a trial of learnt scales")
+            if len(probed) < len(first) or self._looks_like_noise(kernels):
+                return len(probed) == len(first)
+            plain = [start for start in plain if start not in first]
+        count = len(known) + len(plain)
+        self.slower.update(range(count, count + len(slower)))
+        learnt = self._learn(plain + slower, "trials of learnt scales")
+        done = len(learnt) == len(plain) + len(slower)
+        return done and self.learn_warping({**probed, **learnt})
+
+    def _starts(self, kernels: Mapping[int, Kernel]) -> tuple[list[Candidate], list[Candidate]]:
+        """Return the candidates to learn from, given the kernels from the best on, and slower ones.
+
         These are the best of each and their sum, or without a sum the second-best rough one if it
         is nearly as good. If `additive` is the best rough kernel, the best one that can be warped
         is added, which often gains more. The best kernel that depends on distances alone gets a
         metric, if it is nearly as good as the best of all.
         """
-        if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
-            return True
-        known, outcomes = self.candidates.known, self.outcomes
-        ranking = self._ranking()
+        known, best = self.candidates.known, next(iter(kernels), 0)
         least = MIN_ROWS_FOR_SUM_IN_REGRESSION if self.plan.is_regression else MIN_ROWS_FOR_SUM
-        kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
-        linear = (n for n in kernels if any(isinstance(k, Linear) for k in kernels[n].leaves))
-        if self.plan.reestimation is None and self._ends_after(linear):
-            return True
         able = [n for n, kernel in kernels.items() if _can_have_ard(kernel)]
         rough = [n for n in able if any(leaf.is_rough for leaf in kernels[n].leaves)]
         smooth = [n for n in able if n not in rough]
-        pairs = [
+        slower = [
             known[n]._replace(kernel=f"{known[n].kernel} + {known[other].kernel}")
             for n in rough[:1]
             for other in smooth
@@ -163,20 +159,27 @@ class Search:
         if self.plan.from_first:
             for kind in (rough, smooth):
                 kept.update([n for n in kind if n < self.candidates.n_first][:1])
-        if not pairs:
+        if not slower:
             kept.update(n for n in rough[1:2] if self._is_close(n, rough[0]))
-        kept.update([n for n in rough if self._warped_start(kernels[n]) is not None][:1])
-        starts = [known[n] for n in sorted(kept, key=able.index)] + pairs
+        kept.update(self._best_laplace(kernels) if self.plan.by_warping else ())
         few = self.candidates.n_columns <= MAX_METRIC_COLUMNS  # for a metric
         alike = [
             n
             for n, kernel in kernels.items()
             if few and any(leaf.n_distances for leaf in kernel.leaves) and not is_per_column(kernel)
         ][:1]
-        starts += [known[n]._replace(metric=FULL) for n in alike if self._is_close(n, ranking[0])]
-        self.slower.update(range(len(known) + len(kept), len(known) + len(starts)))
-        learnt = self._learn(starts, "trials of learnt scales")
-        return len(learnt) == len(starts) and self.learn_warping(learnt)
+        slower += [known[n]._replace(metric=FULL) for n in alike if self._is_close(n, best)]
+        return [known[n] for n in sorted(kept, key=able.index)], slower
+
+    def _looks_like_noise(self, kernels: Mapping[int, Kernel]) -> bool:
+        """Return whether labels are mostly noise, and linear kernels nearly as good as the best."""
+        is_linear = {n: any(isinstance(k, Linear) for k in kernels[n].leaves) for n in kernels}
+        return self._ends_after(n for n in kernels if is_linear[n])
+
+    def _best_laplace(self, kernels: Mapping[int, Kernel]) -> list[int]:
+        """Return the best candidate with `laplace`, if any: it finds interactions by learning."""
+        p = self.candidates.n_columns
+        return [n for n, kernel in kernels.items() if with_warping(kernel, p) != kernel][:1]
 
     def learn_warping(self, learnt: Mapping[int, Outcome]) -> bool:
         """Learn input warping, starting from the best kernel with per-column length scales."""

@@ -1,4 +1,4 @@
-"""Trials of a search, and their outcomes on held-out rows."""
+"""Trials of a search, their outcomes on held-out rows, and what it chose."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +10,9 @@ from sparsegp.learning.metric import NONE
 from sparsegp.learning.plan import Size
 from sparsegp.learning.space import Candidate
 from sparsegp.types import Doubles
+
+ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
+"""Reasons for the end of a search."""
 
 
 @dataclass(frozen=True)
@@ -115,3 +118,31 @@ def gain_of(outcome: Outcome, before: Outcome, is_regression: bool = False) -> f
 TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]
 """Runs trials, which a text describes, and returns outcomes by candidate number; fewer if time runs
 out."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Result of a search.
+
+    Attributes
+    ----------
+    kernel : str
+        Text in full precision.
+    scaling : str
+        Scaling rule.
+    metric : str
+    n_active : int or None
+        Number of active rows, if it was not given.
+    nlpp : float or None
+        NLPP of its last trial on the held-out rows; optimistic if that used length scales
+        re-estimated from these rows too. None if no trial of it has succeeded.
+    ended : str
+        Why the search ended: `ALL_RUNGS` or `OUT_OF_TIME`.
+    """
+
+    kernel: str
+    scaling: str
+    metric: str
+    n_active: int | None
+    nlpp: float | None
+    ended: str

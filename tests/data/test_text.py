@@ -184,6 +184,7 @@ def test_dates(words, read):
         (lambda n: f"0{1 + n % 9}/0{1 + n // 9 % 9}/2024", "dates .*: write them as 2024-12-31"),
         (lambda n: f"0{1 + n % 9}.0{1 + n // 9 % 9}.2024 10:00", "dates that can be read in more"),
         (lambda n: f"{n % 24:02d}:{n // 24 % 60:02d}", "times of day: write them as numbers"),
+        (lambda n: f"{n} days 0{n % 9}:00:00", "durations: convert them to numbers"),
         (lambda n: f"8_{n:03d}", "numbers with separators of thousands: remove"),
         (
             lambda n: f'"8,{n:03d}"',
@@ -213,6 +214,13 @@ def test_words_that_look_like_something_else(word, what, read, caplog):
     assert re.search(f"'a', where {such}", caplog.text)
     with pytest.raises(DataError, match=such):
         read(many).learnt()
+
+
+@pytest.mark.parametrize(("n_words", "is_told"), [(6, False), (80, True)])
+def test_pairs_of_numbers_are_told_from_sizes(n_words, is_told, read, caplog):
+    pairs = (f"{90 + n % n_words}/{60 + n % n_words // 2},{n % 7},{n % 2}" for n in range(160))
+    read("\n".join(["a,b,y", *pairs])).learnt()
+    assert ("like pairs of numbers: make two columns of them" in caplog.text) == is_told
 
 
 def test_decimal_commas_beside_points(read, caplog):

@@ -524,7 +524,6 @@ def test_a_regression_learns_with_both_scalings_if_they_are_close(n_classes, noi
 @pytest.mark.parametrize(
     ("n", "nlpp", "noise", "level", "stages"),
     [
-        (1400, 0.9, 30.0, 0.75, {1}),  # nothing clearly leads the linear kernels
         (1400, 0.9, 0.0, 0.75, {1, 2}),
         (1400, 0.7, 30.0, 0.75, {1, 2}),  # there is much to learn
         (5000, 0.9, 30.0, 0.75, {1, 2}),
@@ -540,6 +539,22 @@ def test_where_labels_are_mostly_noise_it_ends_early(n, nlpp, noise, level, stag
     found = search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
     assert {trial.rung for trial in nature.trials} == stages
     assert found.ended == "all rungs"
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.3])
+def test_where_nothing_leads_the_linear_kernels_one_laplace_is_learnt_first(gain):
+    """If there is much to learn then, the other kernels get length scales too."""
+    nature = Nature({GIVEN: 0.95, ROUGH: 0.9, learnt(ROUGH): 0.9 - gain}, noise=30.0)
+    plan = replace(Plan.of((1400, 0, 2), 60, None), noise=0.75)
+    found = search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
+    first, *others = [trial.kernel for trial in nature.trials if trial.by_column]
+    assert first == ROUGH
+    assert (GIVEN in others) == (gain > 0.0)
+    assert ROUGH not in others
+    assert found.ended == "all rungs"
+    nature = replace(nature, trials=[], time=len(nature.trials) - len(others) - 1)
+    found = search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
+    assert found.ended == "max_seconds"
 
 
 def test_length_scales_that_gain_much_are_learnt_again_even_from_noise():

@@ -67,7 +67,7 @@ def open_dataset(source: str | Path, **given: Any) -> Dataset:
             raise DataError(
                 f"the format of {name!r} is not known; names must end in one of: "
                 f"{', '.join(FORMATS)} (text and IDX files may be compressed, with .gz, .bz2, .xz "
-                "or .zip at the end)"
+                "or .zip at the end); save a spreadsheet as CSV"
             )
         dataset = FORMATS[ending](name, columns)
     if columns.given and ending not in COLUMNAR:
