@@ -116,9 +116,8 @@ class Search:
         """
         if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
             return True
-        known, outcomes = self.candidates.known, self.outcomes
-        ranking = [n for n in self._ranking() if outcomes[n].nlpp is not None]
-        kernels = {n: parse(known[n].kernel) for n in ranking}
+        known, outcomes, ranking = self.candidates.known, self.outcomes, self._ranking()
+        kernels = {n: parse(known[n].kernel) for n in ranking if outcomes[n].nlpp is not None}
         plain, slower = self._starts(kernels)
         probed: Mapping[int, Outcome] = {}
         if self.plan.reestimation is None and self._looks_like_noise(kernels):
@@ -130,8 +129,8 @@ class Search:
         count = len(known) + len(plain)
         self.slower.update(range(count, count + len(slower)))
         learnt = self._learn(plain + slower, "trials of learnt scales")
-        done = len(learnt) == len(plain) + len(slower)
-        return done and self.learn_warping({**probed, **learnt})
+        complete = len(learnt) == len(plain) + len(slower)
+        return complete and self.learn_warping({**probed, **learnt})
 
     def _starts(self, kernels: Mapping[int, Kernel]) -> tuple[list[Candidate], list[Candidate]]:
         """Return the candidates to learn from, given the kernels from the best on, and slower ones.
