@@ -80,7 +80,8 @@ KINDS: dict[str, dict[str, Any]] = {
 LONG = {"random", "all, per class", "sites per class", "softmax", "softmax_ep", "variational"}
 LONG |= {"bound, active", "bound, calibrated", "bound, pairs", "bound, per class"}
 LONG |= {"bound, regression", "learnt, probit", "learnt, pairs", "learnt, per class"}
-LONG |= {"learnt, bound", "gibbs", "online"}
+LONG |= {"learnt, bound", "learnt, regression", "kernel per class", "ordered", "quantile"}
+LONG |= {"gibbs", "online"}
 """Kinds that take seconds and have much in common with others, or are of one file alone."""
 BINARY = {"ep", "probit", "logistic", "bound, calibrated", "learnt, probit", "learnt, bound"}
 

@@ -22,6 +22,7 @@ import pytest
 from sklearn import datasets
 
 import sparsegp
+from tests.runs import params
 
 FILE = Path(__file__).with_name("golden.json")
 N_SHOWN = 3  # held-out rows whose predictions are kept
@@ -174,7 +175,7 @@ def assert_same(found, kept):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance, err_msg=name)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", params(ENTRIES))
 def test_golden(name):
     assert_same(ENTRIES[name](), golden()[name])
 

@@ -90,6 +90,7 @@ def test_learning_helps(settings):
         assert abs(biases.sum()) < 1e-6 * np.abs(biases).max()  # their mean says nothing
 
 
+@pytest.mark.slow
 def test_relevant_columns_are_found():
     model = sparsegp.train(*labelled(REGRESSION), **REGRESSION)
     scales = np.exp(parameters(model)[1:])

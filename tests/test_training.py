@@ -259,6 +259,7 @@ def test_a_wrong_place_of_a_run_is_answered_by_how_to_say_it(wrong):
         sparsegp.train(X, y, n_active=5, **wrong)
 
 
+@pytest.mark.slow
 def test_variances_lost_by_rounding_end_a_selection_in_good_order():
     """Without noise float32 cannot tell what is left of the variances; nothing else goes wrong."""
     X, _, X_test = data_for("regression")

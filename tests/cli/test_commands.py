@@ -182,6 +182,7 @@ def test_dense_methods(files, tmp_path):
     assert "training error" in invoke("train", files / "only.npz", *how).stdout
 
 
+@pytest.mark.slow
 def test_a_regression_is_that_of_python(files, tmp_path, searching):
     data, run = files / "numbers.npz", tmp_path / "run"
     invoke("train", data, "--task", "regression", "--n-active", 40, "--out", run, "--quiet")
@@ -322,6 +323,7 @@ class TestStore:
         invoke(*command, "--overwrite", "--seed", 1)
         assert sparsegp.load(run).settings["seed"] == 1
 
+    @pytest.mark.slow
     def test_a_tuning(self, run, files):
         command = ("tune", files / "pair.npz", "--out", run, "--max-trials", 2, "--n-active", 10)
         first = told(*command, "--quiet")

@@ -62,6 +62,7 @@ def test_novelty_and_label_sets_beside_predictions(trained, files, tmp_path):
     assert "contain the true class (0.9 requested)" in shown
 
 
+@pytest.mark.slow
 def test_two_classes(of_two, files, tmp_path):
     data = np.load(files / "two.npz")
     p = sparsegp.load(of_two).predict_proba(data["X_test"])[:, 1]

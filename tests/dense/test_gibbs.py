@@ -53,6 +53,7 @@ def test_calibration_by_simulation(kind):
         assert chisquare(count).pvalue > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("per_class", "binary"), CASES)
 def test_against_integrals(per_class, binary):
     some = problem(2, per_class, binary)
@@ -66,6 +67,7 @@ def test_against_integrals(per_class, binary):
     assert found.report["mean"]["effective_draws"] > 100
 
 
+@pytest.mark.slow
 def test_estimates_have_the_right_mean_for_few_particles():
     """Also with particles drawn anew, which 12 rows and 20 particles bring about."""
     some = problem(12, variance=5.0)
@@ -76,6 +78,7 @@ def test_estimates_have_the_right_mean_for_few_particles():
     assert Variational().fit(some).log_evidence < many
 
 
+@pytest.mark.slow
 def test_kernel_parameters_against_their_density():
     """Two rows of one class: p(t) = 1/4 + asin(k / (1 + v)) / (2 pi) for covariance k."""
     x = np.array([[0.0], [1.0]])

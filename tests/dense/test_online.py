@@ -61,6 +61,7 @@ def test_sweeps_over_all_rows_end_at_expectation_propagation(moments):
     assert_allclose(*pairs, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_smaller_basis_costs_accuracy_little_by_little():
     some = problem(50)
     new = np.random.default_rng(6).normal(size=(30, 2))

@@ -22,6 +22,7 @@ Y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=12)
 REGRESSION = Problem(X, Y, [RBF(1.0)], Gaussian(0.1), 1, seed=3)
 
 
+@pytest.mark.slow
 def test_one_parameter_against_a_grid():
     some, method = REGRESSION, Exact()
     prior = kernel_prior(PRIOR, some)

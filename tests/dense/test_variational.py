@@ -113,6 +113,7 @@ def test_a_round_by_hand():
     assert trace[1]["effective_draws"] == pytest.approx(effective, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_many_updates_come_to_the_maximum():
     rounds = []
     for updates in (0, 400):

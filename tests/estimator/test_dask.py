@@ -132,6 +132,7 @@ def test_arrays_in_memory_are_not_sent_to_the_default_client(cluster, iris, word
 # -- on a cluster ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fit_by_a_client(client, iris, words, fitted):
     X, y = arrays(iris, words)
     for given in ((iris[0], words), (client.persist(X), client.persist(y))):

@@ -146,6 +146,7 @@ def test_labels_that_are_no_numbers_are_refused(diabetes):
         SparseGPRegressor().fit(diabetes[0], np.array(["$1", "$2"] * 100))
 
 
+@pytest.mark.slow
 def test_pipeline_and_search(diabetes):
     X, y = diabetes
     regressor = SparseGPRegressor(n_active=30, major_steps=1, scaling="none")
@@ -161,6 +162,7 @@ def test_pipeline_and_search(diabetes):
     assert fitted.score(X, y, weight) == r2_score(y, fitted.predict(X), sample_weight=weight)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_given_back_gives_the_same_fit(searching):
     X, y = sine(300)
     found = SparseGPRegressor(n_active=40, n_jobs=1).fit(X, y)

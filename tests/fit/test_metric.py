@@ -16,6 +16,7 @@ X = rng.normal(size=(900, P))
 Y = (np.sin(2.0 * (X[:, 0] + X[:, 1])) + 0.2 * rng.normal(size=900) > 0).astype(int)
 
 
+@pytest.mark.slow
 def test_the_direction_that_matters_is_found():
     X_new = np.random.default_rng(4).normal(size=(1000, P))
     y_new = (np.sin(2.0 * (X_new[:, 0] + X_new[:, 1])) > 0).astype(int)
@@ -40,6 +41,7 @@ def test_the_metric_does_not_depend_on_the_number_of_active_rows():
     assert_array_equal(one.scaling.mixing, other.scaling.mixing)
 
 
+@pytest.mark.slow
 def test_rotated_inputs_give_the_same_predictions():
     Q = np.linalg.qr(np.random.default_rng(1).normal(size=(P, P)))[0]
     how = {**HOW, "metric": "full", "scaling": "none", "precision": "float64"}

@@ -157,6 +157,7 @@ Y = ((X[:, 0] > 1.0) ^ (X[:, 3] > 1.5)).astype(int)
 """Labels by thresholds of two of five columns, one of which has outliers."""
 
 
+@pytest.mark.slow
 def test_auto_leads_the_default_kernel_where_columns_are_unlike():
     models = [
         sparsegp.train(X[:300], Y[:300], kernel=kernel, n_active=80, runtime="threads=1")

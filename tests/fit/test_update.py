@@ -160,9 +160,10 @@ def test_many_updates_of_a_classifier_do_no_harm(kernel, step):
         assert nlpp(model, X[600:], y[600:]) < first + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("likelihood", "ratio"),
-    [pytest.param("softmax", 1.03, marks=pytest.mark.slow), ("logistic", 1.06)],
+    [("softmax", 1.03), ("logistic", 1.06)],
 )
 def test_old_rows_are_hardly_missed_where_classes_overlap(likelihood, ratio):
     """A quadratic stands for them nearly as well as they do; for separate classes less so."""

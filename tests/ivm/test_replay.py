@@ -41,6 +41,7 @@ for name in ("bounded", "bounded, panel", "panel"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", ["Haswell", "SkylakeX"])
 def test_blocks_change_no_bit_on_other_processors(processor):
     """Where OpenBLAS rounds by the place in a tile (Haswell), and where it does not."""

@@ -66,6 +66,7 @@ def test_another_density_by_its_distribution_function():
     assert not np.isin(run(quartic, np.zeros(1), 200, 9, (4,)), draws).any()  # of another key
 
 
+@pytest.mark.slow
 def test_zero_density_is_never_entered():
     draws = run(walled, np.ones(2), 200, 12_000, (5,))
     assert (draws > 0).all()

@@ -68,6 +68,7 @@ def test_one_against_the_rest_with_copies():
     assert figures["error % against the rest, without copies"] == pytest.approx(wrong.mean())
 
 
+@pytest.mark.slow
 def test_annealed_evidence_is_near_that_of_ep():
     task = Data("two", X[:100:2], Y[:100:2], X[1:100:2], Y[1:100:2])
     same = {"method": "ep", "kernel": "4*rbf(2)", "likelihood": "probit", "scaling": "standard"}

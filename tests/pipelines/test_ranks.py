@@ -28,6 +28,7 @@ never-run = { estimator = "sklearn.svm.SVC" }
 """
 
 
+@pytest.mark.slow
 def test_tables_beside_rivals(written, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = [str(written(text=FEW)), "--out", "here"]

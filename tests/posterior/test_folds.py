@@ -118,6 +118,7 @@ def test_few_rows_of_rare_classes_are_crossed(counts, is_crossed):
     assert choose_validation_rows(target, TrainSettings(), keeps_scale=True).any()
 
 
+@pytest.mark.slow
 def test_rounding_errors_of_features_are_not_fitted():
     """A kernel of fewer directions than there are active rows."""
     rng = np.random.default_rng(0)

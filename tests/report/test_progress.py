@@ -56,6 +56,7 @@ def test_bar_on_a_terminal():
     assert re.fullmatch(LAST, lines[-1])
 
 
+@pytest.mark.slow
 def test_at_80_columns():
     """Nothing is cut; a stage of unknown length has its time and no bar."""
     long = WORK.replace("train_error=0.0431, heldout_error=0.052", "minus_log_evidence=1234.5")

@@ -69,6 +69,7 @@ def test_a_script_without_guard_is_refused_at_once(tmp_path):
     assert said.endswith('put what it does below: if __name__ == "__main__":\n')
 
 
+@pytest.mark.slow
 def test_addresses_and_files(address, scheduler_file, tmp_path):
     for where in (address, address.removeprefix("tcp://"), scheduler_file):
         assert address in answers(where)
@@ -124,6 +125,7 @@ def test_no_lost_client_is_finalized_while_another_starts(address):
         gc.enable()
 
 
+@pytest.mark.slow
 def test_too_few_workers(address):
     for seconds in (0.5, 5.0, PATIENCE):  # in which a scheduler on a busy machine must answer too
         with pytest.raises(ClusterError) as caught:

@@ -118,6 +118,7 @@ def test_what_a_task_raises_names_it(runtime, kind):
     assert len(list(runtime.run_tasks(raise_on, (kind, 9), range(5)))) == 5
 
 
+@pytest.mark.slow
 def test_closed_early_it_begins_no_more_tasks(runtime, tmp_path):
     runtime.build(Tally, parts(3))
     before = runtime.map_blocks("add", 1)

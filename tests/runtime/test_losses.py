@@ -63,6 +63,7 @@ def test_worker_killed_while_building(cluster, tmp_path):
     assert cluster.map_blocks("name") == [f"block {index}" for index in range(4)]
 
 
+@pytest.mark.slow
 def test_survivor_lost_after_its_answer(local_runtime, monkeypatch):
     """Blocks that had answered and are lost while others are rebuilt hear the message again."""
     local_runtime.build(FACTORY, parts(5))
@@ -101,6 +102,7 @@ def test_tasks_of_a_lost_worker_are_done_elsewhere(local_runtime, tmp_path):
     assert answers == {index: 10 * index for index in range(6)}
 
 
+@pytest.mark.slow
 def test_what_tasks_share_outlives_its_worker(local_runtime):
     client = local_runtime._client
     shared = shared_future(client, bytes(12 << 20))
