@@ -59,7 +59,7 @@ class StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
                 # not if it is handled outside Python, or ignored, as SIGHUP is by nohup
-                if signal.getsignal(number) not in {None, signal.SIG_IGN}:
+                if signal.getsignal(number) not in (None, signal.SIG_IGN):
                     self._former[number] = signal.signal(number, self._note)
         return self
 

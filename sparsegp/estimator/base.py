@@ -193,8 +193,11 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                 lambda found: f"{'in ' * bool(found[1])}another `checkpoint_dir`",
                 str(error),
             )
-            binary = "Only binary classification is supported: " * ("exactly 2 classes" in words)
-            raise type(error)(binary + words) from None
+            if "exactly 2 classes" in words:
+                words = f"Only binary classification is supported: {words}"
+            if words == str(error):
+                raise
+            raise type(error)(words) from None
         except Interrupted as stop:  # not an error, after which a grid search would continue
             kept = "without a checkpoint_dir nothing was kept"
             if self.checkpoint_dir is not None:
