@@ -58,8 +58,9 @@ class StopRequest:
         self._outer = owner if isinstance(owner, StopRequest) else None
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
-                # not if it is handled outside Python, or ignored, as SIGHUP is by nohup
-                if signal.getsignal(number) not in (None, signal.SIG_IGN):
+                former = signal.getsignal(number)  # None if it is handled outside Python
+                is_nohup = number == signal.SIGHUP and former == signal.SIG_IGN
+                if former is not None and not is_nohup:
                     self._former[number] = signal.signal(number, self._note)
         return self
 

@@ -206,7 +206,7 @@ def test_candidates_bound_the_active_rows_whose_number_is_not_given(how):
     assert len(train("all", X, y, **{"n_active": None, "candidates": 40, **how}).rows) == 40
 
 
-@pytest.mark.parametrize("name", ["resume", "overwrite", "verbose"])
+@pytest.mark.parametrize("name", ["resume", "overwrite"])
 def test_flags_are_true_or_false(name, tmp_path):
     X, y, _ = data_for("all")
     with pytest.raises(SettingsError, match=f"{name} must be true or false, got 'no'"):

@@ -85,7 +85,7 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
         read = chain.from_iterable(table.batches() for table in tables)
         batches = predictions(model, watched(read, progress, n, "predict"), wanted, count)
         if path is None:
-            if isinstance(sys.stdout, TextIOWrapper):
+            if isinstance(sys.stdout, TextIOWrapper) and not sys.stdout.isatty():
                 sys.stdout.reconfigure(encoding="utf-8")  # as files have
             write_lines(sys.stdout, model.classes, batches)
         else:

@@ -66,7 +66,7 @@ class Column:
         Date format, form of numbers (see numerals.py), or "words" for truth values, if they were
         text in training.
     zone : str
-        "none" if no date of the training rows had a time zone but UTC, "some" if all had another.
+        "none" if no date of the training rows had a time zone, "other" if all had, and not all UTC.
     means : tuple of tuple of float
         For each rare level, mean labels in place of codes, the last parts: those without each of
         the `FOLDS`, for rows to learn from, and then those of all.
@@ -129,12 +129,12 @@ class Column:
 
     def unlike_zones(self, series: Any) -> str:
         """Return how the time zones of dates differ from those of the training rows, if all do."""
-        from sparsegp.data.values import zones  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.values import zone_of, zones  # noqa: PLC0415 - loads pandas
 
-        found = zones(series) if self.zone else set()
-        if not found or self.zone in found:
+        found = zone_of(zones(series)) if self.zone else ""
+        if found in {"", self.zone}:
             return ""
-        has, had = ("no", "have one") if self.zone == "some" else ("a", "have none")
+        has, had = ("no", "have one") if found == "none" else ("a", "have none")
         return f"dates have {has} time zone, and those of the training rows {had}: write them alike"
 
     @property

@@ -133,7 +133,11 @@ class Encoding:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return plain JSON values."""
-        return [asdict(column) for column in self.columns]
+        found = [asdict(column) for column in self.columns]
+        for each in found:
+            if not each["zone"]:  # as in models of older versions
+                del each["zone"]
+        return found
 
     @property
     def all(self) -> tuple[str, ...]:

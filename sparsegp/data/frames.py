@@ -48,7 +48,7 @@ LIKE = {
     ),
     "times of day: write them as numbers such as 13.5, or with the date": r"\d\d?:\d\d(:\d\d)?",
     "durations: convert them to numbers, such as days": (
-        r"-?\d+ days?,? [+-]?\d\d?:\d\d(:\d\d(\.\d+)?)?|P(?=.*\d)[\dYMWDTHS.]+"
+        r"-?\d+ days?,? [+-]?\d\d?:\d\d(:\d\d(\.\d+)?)?|P(\d+D)?T(\d+(\.\d+)?[HMS])+"
     ),
     THOUSANDS: r"[+-]?\d{1,3}([,.' _]\d{3})+([,.]\d+)?",
     DECIMALS: r"[+-]?\d*,\d+",
@@ -66,9 +66,11 @@ LIKE = {
     "negative numbers in parentheses: write a minus sign instead": r"\([\d.,]+\)",
     "negative numbers with a minus at the end: write it in front": r"-?[\d.,]+ ?-",
 }
-OF_RARE = {"pairs of numbers: make two columns of them": r"[\d.]+ ?[/x\xd7] ?[\d.]+"}
-"""What words that are read as categories may look like, and what to do; and their patterns. The
-second are names of sizes, if there are few of them."""
+OF_RARE = {
+    "pairs of numbers: make two columns of them": r"(?!\d\d?/\d{4}$)[\d.]+ ?[/x\xd7] ?[\d.]+"
+}
+"""What words that are read as categories may look like, and what to do; and their patterns. Few
+words of the second kind, which repeat, may be names, such as those of sizes."""
 
 
 def likeness(words: Sequence[str], are_rare: bool = True) -> str:

@@ -28,7 +28,7 @@ from sparsegp.data.column import (
 )
 from sparsegp.data.frames import Frame, Where, frame_names, refuse, unlikeness, unreadable
 from sparsegp.data.numerals import form_of
-from sparsegp.data.values import TRUTHS, date_form, dates, numbers, texts, zones
+from sparsegp.data.values import TRUTHS, date_form, dates, numbers, texts, zone_of, zones
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Doubles, Integers
 
@@ -91,7 +91,7 @@ class Tally:
     fault : tuple or None
         Row and value of the first unreadable value.
     zones : set of str
-        What time zones dates have (`values.zones`).
+        Which time zones dates have (`values.zones`).
     """
 
     n: int
@@ -307,7 +307,7 @@ def _column(name: str, kind: str, tally: Tally, room: int) -> Column:
     parts = (end for end, some in zip(ends, varies, strict=True) if some)
     found = (*(each for end in parts for each in end), *gaps)
     note = "" if found else "one value"
-    zone = "".join(tally.zones) if len(tally.zones) == 1 else ""
+    zone = zone_of(tally.zones)
     return Column(name, kind, found, share, fill, note=note, form=form, zone=zone)
 
 

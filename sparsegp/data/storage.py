@@ -134,7 +134,9 @@ def _reason(error: Exception, name: str) -> str:
     known = {
         PermissionError: "no permission",
         IsADirectoryError: "it is a directory",
-        FileNotFoundError: f"no such {'object, or no answer' if is_url(name) else 'file'}",
+        FileNotFoundError: "no such bucket or object, or its store does not answer"
+        if is_url(name)
+        else "there is no such file",
         ImportError: f"a package is missing ({error}); install it: pyarrow reads Parquet files, "
         "s3fs s3://, gcsfs gs://",
         MemoryError: "it asks for more memory than there is; it may be damaged",

@@ -17,10 +17,11 @@ TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 ISO, ISO_DATE = "ISO8601", re.compile(r"(?!.*[AaPp][Mm]$)\d{4}-\d\d-\d\d([T ].*)?")
 HALVES = re.compile(r"(?<!\d)\d\d?(:\d\d(?::\d\d)? ?)[AaPp][Mm]$")
 SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
-ZONE = re.compile(r":\d\d(?:\.\d+)? ?(?:Z|UTC|[+-](\d\d):?(\d\d)?)$")
-NO_OFFSET = {"", "UTC"}
-EXAMINED = 1000
-"""Maximum number of words of a part that are searched for time zones."""
+ZONE = re.compile(
+    r"[T ]\d\d?(?::?\d\d){0,2}(?:[.,]\d+)?(?: ?[AaPp][Mm])? ?"
+    r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)$"
+)
+"""A time of day with a time zone, at the end of a date."""
 WHITE = re.compile(r"\s+")
 
 
@@ -67,21 +68,28 @@ def dates(series: Any, form: str = "") -> Doubles:
 
 
 def zones(series: Any) -> set[str]:
-    """Return whether dates have time zones: "none", "some" or both, and nothing for those in UTC.
-
-    Dates without a zone are read as if in UTC, so that this fits both.
-    """
-    if series.isna().all():
-        return set()
+    """Return which time zones dates have: some of "none", "UTC", and "other"."""
     is_arrow = isinstance(series.dtype, pd.ArrowDtype)
-    if not is_arrow and pd.api.types.is_datetime64_any_dtype(series.dtype):
-        found = ["none" if series.dt.tz is None else str(series.dt.tz)]
-    else:
-        words = [ZONE.search(str(value)) for value in series.dropna().unique()[:EXAMINED]]
-        found = ["none" if each is None else "".join(each.groups("")) for each in words]
-    return {
-        zone if zone == "none" else "some" for zone in found if zone.strip("0") not in NO_OFFSET
-    }
+    if is_arrow or not pd.api.types.is_datetime64_any_dtype(series.dtype):
+        words = [ZONE.search(str(value)) for value in series.dropna().unique()]
+        offsets = {word and word[1].strip("+-0:") for word in words}
+        names = {None: "none", "": "UTC", "Z": "UTC", "UTC": "UTC", "GMT": "UTC"}
+        return {names.get(offset, "other") for offset in offsets}
+    known = series.dropna()
+    if known.dt.tz is None:
+        return {"none"} if len(known) else set()
+    is_utc = known.dt.tz_localize(None) == known.dt.tz_convert(None)
+    return {"UTC" if each else "other" for each in is_utc.unique()}
+
+
+def zone_of(found: set[str]) -> str:
+    """Return "none" if no dates have a zone, "other" if all have and not all UTC, else "".
+
+    As dates without a zone are read as if in UTC, the last go with all others.
+    """
+    if "none" in found:
+        return "none" if found == {"none"} else ""
+    return "other" if "other" in found else ""
 
 
 def times(words: Any, form: str = "") -> Any:

@@ -124,7 +124,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         ValueError
             If the data are unusable, or a parameter is out of range.
         KeyboardInterrupt
-            On SIGTERM or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
+            On SIGTERM, SIGHUP or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
         """
         return self._fit(X, y)
 
@@ -146,10 +146,11 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         with dask_context(X, self.client):
             X, y = training_data(seen, X, y)
             table = replace(as_table(X, y, sample_weight), is_part=is_part)
+            labels = y if table.weights is None else y[table.weights > 0.0]
             if known is not None:
-                y = np.tile(known, ROWS_PER_CLASS)  # or these may be too many for classes
-                table = replace(table, classes=encode(y, "classes")[0])
-            classes = self._find_classes(y)
+                labels = np.tile(known, ROWS_PER_CLASS)  # or these may be too many for classes
+                table = replace(table, classes=encode(labels, "classes")[0])
+            classes = self._find_classes(labels)
             settings = self._settings(table.most_rows, len(classes))
             kept: Any = {} if again else {"out": self.checkpoint_dir, "resume": self.resume}
             runtime, verbose = self._runtime(client), is_verbose(self.verbose)

@@ -218,7 +218,8 @@ class DenseGPClassifier(Classifier):
 
     @property
     def _likelihoods(self) -> tuple[str, ...]:
-        if str(self.likelihood):
+        given: Any = self.likelihood
+        if given is not None and str(given):
             return super()._likelihoods
         try:
             return parse_method(str(self.method)).likelihoods

@@ -46,7 +46,7 @@ class SparseEstimator(GPEstimator):
         ValueError
             If the data are unusable, or a parameter is out of range.
         KeyboardInterrupt
-            On SIGTERM or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
+            On SIGTERM, SIGHUP or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
         """
         self._fit(X, y, sample_weight)
         self._first_rows: FirstRows | None = None

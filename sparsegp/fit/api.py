@@ -87,7 +87,7 @@ def train(
     DataError, SettingsError, StoreError, ClusterError
         If an argument is invalid; the message explains which, and what to do.
     Interrupted
-        On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
+        On SIGTERM, SIGHUP or Ctrl-C; the run can be resumed if it has a directory.
     """
     table = as_table(X, y, sample_weight)
     held_out = None if test is None else table_of("test", test, "test")

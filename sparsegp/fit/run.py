@@ -56,7 +56,7 @@ class RunOptions:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("resume", "overwrite", "verbose"):
+        for name in ("resume", "overwrite"):
             Setting(name, bool, False, optional=False).checked(getattr(self, name))
 
     @classmethod

@@ -124,7 +124,7 @@ def tune(
     DataError, SettingsError, StoreError, ClusterError
         If an argument is invalid; the message explains what to change.
     Interrupted
-        On SIGTERM or Ctrl-C; the search can be resumed if it has a directory.
+        On SIGTERM, SIGHUP or Ctrl-C; the search can be resumed if it has a directory.
     """
     given, named = RunOptions.among(options)
     limits: dict[str, Any] = {"max_trials": max_trials, "max_seconds": max_seconds}

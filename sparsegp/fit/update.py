@@ -91,7 +91,7 @@ def update(
     DataError, SettingsError, StoreError, ClusterError
         If an argument is invalid; the message explains what to change.
     Interrupted
-        On SIGTERM or Ctrl-C; the run can be resumed if it has a directory.
+        On SIGTERM, SIGHUP or Ctrl-C; the run can be resumed if it has a directory.
     """
     n_active = Setting("n_active", int, None, optional=True, least=1).checked(n_active)
     model = model_of(model)

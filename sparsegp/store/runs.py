@@ -132,8 +132,10 @@ class RunDirectory:
         if resume and self.overwrite:
             raise SettingsError("give only one of `resume` and `overwrite`")
         if RUN_FILE in self.folder.sizes() and not (resume or self.overwrite or self.is_finished()):
-            if isinstance(self.folder, Directory) and self._lock is None:
-                os.close(self.folder.lock())  # raises if another process continues it
+            if self._lock is None and (holder := self.folder.holder()):
+                raise StoreError(
+                    f"{self._run} is held by {holder}; wait for it, or use another `out`"
+                )
             raise StoreError(
                 f"{self._run} holds an unfinished run; continue it with `resume=True`, or "
                 "start again with `overwrite=True` or in another `out`"

@@ -51,7 +51,7 @@ def paused(start, clusters, folder, *options, **how):
     ("number", "options"),
     [
         (signal.SIGTERM, ()),
-        pytest.param(signal.SIGHUP, (), marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, ("--quiet", "--workers", 2), marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, ("--quiet", "--workers", 2), marks=pytest.mark.slow),
     ],
 )

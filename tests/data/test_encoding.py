@@ -324,18 +324,17 @@ def test_dates_with_a_time_zone_are_those_in_utc(dtype):
 
 HOURS = pd.Series(pd.date_range("2024-03-01", periods=90, freq="7h"))
 IN_NEW_YORK = HOURS.dt.tz_localize("UTC").dt.tz_convert("America/New_York")
-UTC_AND_NONE = [HOURS, HOURS.astype(str), HOURS.dt.strftime("%Y-%m-%dT%H:%M:%SZ")]
 ZONED = [
     *(IN_NEW_YORK, IN_NEW_YORK.astype(str), IN_NEW_YORK.astype(object)),
-    IN_NEW_YORK.dt.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    *(IN_NEW_YORK.dt.strftime(form) for form in ("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H%M%S%z")),
     IN_NEW_YORK.astype("timestamp[ns, America/New_York][pyarrow]"),
 ]
 
 
 @pytest.mark.parametrize("zoned", ZONED, ids=range(len(ZONED)))
-@pytest.mark.parametrize("plain", UTC_AND_NONE[:2], ids=["dates", "text"])
+@pytest.mark.parametrize("plain", [HOURS, HOURS.astype(str)], ids=["dates", "text"])
 def test_new_dates_have_time_zones_where_those_of_training_had(plain, zoned):
-    local, utc = ({"t": each} for each in (plain, HOURS.dt.tz_localize("UTC")))
+    local, *utc = ({"t": each} for each in (plain, *map(HOURS.dt.tz_localize, ("UTC", "Etc/GMT"))))
     for learnt, other, message in (
         (local, {"t": zoned}, "'t': dates have a time zone, and .* have none"),
         ({"t": zoned}, local, "'t': dates have no time zone, and .* have one"),
@@ -344,14 +343,23 @@ def test_new_dates_have_time_zones_where_those_of_training_had(plain, zoned):
         with pytest.raises(DataError, match=message):
             encoding.apply(pd.DataFrame(other), "T")
         again = Encoding.from_json(encoding.to_json())
-        for same in (learnt, utc):
+        for same in (learnt, *utc, *([{"t": each} for each in ZONED] if other is local else [])):
             assert len(again.apply(pd.DataFrame(same), "T")) == len(HOURS)
 
 
 def test_dates_with_and_without_time_zones_fit_all():
-    mixed = pd.concat([HOURS[:9].astype(str), IN_NEW_YORK[9:].astype(str)])
-    for learnt in (mixed, UTC_AND_NONE[2]):
-        encoding = Encoding.learn(pd.DataFrame({"t": learnt}), "T")
+    mixed = [HOURS[:9].astype(str), IN_NEW_YORK[9:].astype(str)]
+    utc = HOURS.dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+    for learnt in (
+        pd.concat(mixed),
+        pd.concat(mixed[::-1]),
+        utc,
+        pd.concat([utc[1:], utc[:1].str[:-1]]),
+    ):
+        frame = pd.DataFrame({"t": learnt.reset_index(drop=True)})
+        encoding = Encoding.learn(frame, "T")
+        assert encoding == Encoding.learn(dd.from_pandas(frame, npartitions=3), "T")
+        assert "zone" not in encoding.to_json()[0]
         for other in (HOURS.astype(str), IN_NEW_YORK.astype(str), HOURS[:0]):
             assert len(encoding.apply(pd.DataFrame({"t": other}), "T")) == len(other)
 
