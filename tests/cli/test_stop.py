@@ -27,6 +27,14 @@ def uninterrupted(clusters, tmp_path_factory):
     return sparsegp.load(run)
 
 
+@pytest.fixture(autouse=True)
+def no_nohup():
+    """SIGHUP is not ignored, even if it is where the tests run."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, former)
+
+
 @contextmanager
 def paused(start, clusters, folder, *options, **how):
     """Yield a process that was stopped in its selection, and its run.
@@ -51,7 +59,7 @@ def paused(start, clusters, folder, *options, **how):
     ("number", "options"),
     [
         (signal.SIGTERM, ()),
-        pytest.param(signal.SIGHUP, ("--quiet", "--workers", 2), marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, (), marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, ("--quiet", "--workers", 2), marks=pytest.mark.slow),
     ],
 )

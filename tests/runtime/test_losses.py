@@ -130,7 +130,7 @@ def test_hung_worker(direct, tmp_path):
     """With calls from here to the workers, or through the scheduler; and a call without an end."""
     with Cluster(tmp_path, n_workers=3) as cluster:
         runtime = cluster.runtime() if direct else DaskRuntime(cluster.client)
-        for name, value in {**SHORT, "heartbeat_timeout": SILENT, "call_timeout": 20.0}.items():
+        for name, value in {**SHORT, "heartbeat_timeout": SILENT, "call_timeout": 12.0}.items():
             setattr(runtime, name, value)
         with runtime, checked(runtime) as rounds:
             rounds.go_on(3)
