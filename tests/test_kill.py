@@ -23,13 +23,13 @@ from tests.runtime.by_hand import Cluster
 ROUNDS = ("--no-lazy", "--lookahead", 4, "--checkpoint-every", 20)
 LEARN = ("--active-per-class", "--learn", "evidence", "--major-steps", 2, "--minor-steps", 2)
 RUNS = {
-    "adf": ("--n-active", 200, "--posterior", "adf", "--panel", 1, *ROUNDS),
-    "bound": ("--n-active", 300, "--posterior", "adf", "--stub-entries", 150_000, *ROUNDS),
+    "adf": ("--n-active", 140, "--posterior", "adf", "--panel", 1, *ROUNDS),
+    "bound": ("--n-active", 200, "--posterior", "adf", "--stub-entries", 150_000, *ROUNDS),
     "all": ("--n-active", 300, "--tolerance", "1e-9", "--kernel", "100*rbf(1)", *ROUNDS),
     "learnt": ("--n-active", 30, *LEARN, "--checkpoint-every", 10),
     "tuned": ("--n-active", 40, "--tune", "--max-trials", 10),
     "auto": ("--n-active", 60, "--kernel", "auto"),
-    "gibbs": ("--method", "gibbs(chains=4, samples=40, thin=20, particles=0)"),
+    "gibbs": ("--method", "gibbs(chains=4, samples=25, thin=20, particles=0)"),
 }
 KILLS = int(os.environ.get("SPARSEGP_KILLS", "2"))
 """Of each run in the long tests."""

@@ -48,7 +48,7 @@ SHAPES = {
     "double precision": ((30000, 200, 3, 0), {"n_active": 300, "precision": "float64"} | FEW),
     "kernel per class": ((16000, 200, 4, 0), {"n_active": 100, "kernel_per_class": True} | PLAIN),
     "regression": ((12000, 60, 0, 0), {"task": "regression", "n_active": 200, "major_steps": 1}),
-    "pairs": ((12000, 400, 5, 0), {"active_per_class": True, "n_active": 80} | PLAIN),
+    "pairs": ((8000, 400, 5, 0), {"active_per_class": True, "n_active": 80} | PLAIN),
     "bounded": (
         (40000, 100, 3, 0),
         {"n_active": 300, "posterior": "adf", "stub_entries": 4_000_000, "panel": 32} | PLAIN,
