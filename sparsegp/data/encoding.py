@@ -133,11 +133,8 @@ class Encoding:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return plain JSON values."""
-        found = [asdict(column) for column in self.columns]
-        for each in found:
-            if not each["zone"]:  # as in models of older versions
-                del each["zone"]
-        return found
+        found = map(asdict, self.columns)  # without empty zones, as in models of older versions
+        return [{k: v for k, v in each.items() if v or k != "zone"} for each in found]
 
     @property
     def all(self) -> tuple[str, ...]:

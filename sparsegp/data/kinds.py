@@ -307,8 +307,7 @@ def _column(name: str, kind: str, tally: Tally, room: int) -> Column:
     parts = (end for end, some in zip(ends, varies, strict=True) if some)
     found = (*(each for end in parts for each in end), *gaps)
     note = "" if found else "one value"
-    zone = zone_of(tally.zones)
-    return Column(name, kind, found, share, fill, note=note, form=form, zone=zone)
+    return Column(name, kind, found, share, fill, note=note, form=form, zone=zone_of(tally.zones))
 
 
 def _category(name: str, tally: Tally, share: float, room: int) -> Column:

@@ -53,8 +53,7 @@ def dates(series: Any, form: str = "") -> Doubles:
     Dates with a time zone are those in UTC. Text is read in the format `form`, by default that of
     `date_form`, or in ISO 8601. Numbers are not dates.
     """
-    is_arrow = isinstance(series.dtype, pd.ArrowDtype)
-    if is_arrow or not pd.api.types.is_datetime64_any_dtype(series.dtype):
+    if not _is_of_dates(series):
         if pd.api.types.is_numeric_dtype(series.dtype):
             return np.full((len(series), len(DATE_PARTS)), np.nan)
         codes, found = pd.factorize(series.astype(object))
@@ -67,10 +66,15 @@ def dates(series: Any, form: str = "") -> Doubles:
     return np.column_stack([part.to_numpy(np.float64, na_value=np.nan) for part in each])
 
 
+def _is_of_dates(series: Any) -> bool:
+    """Return whether values have a type of dates that is not of Arrow."""
+    is_arrow = isinstance(series.dtype, pd.ArrowDtype)
+    return not is_arrow and pd.api.types.is_datetime64_any_dtype(series.dtype)
+
+
 def zones(series: Any) -> set[str]:
     """Return which time zones dates have: some of "none", "UTC", and "other"."""
-    is_arrow = isinstance(series.dtype, pd.ArrowDtype)
-    if is_arrow or not pd.api.types.is_datetime64_any_dtype(series.dtype):
+    if not _is_of_dates(series):
         words = [ZONE.search(str(value)) for value in series.dropna().unique()]
         offsets = {word and word[1].strip("+-0:") for word in words}
         names = {None: "none", "": "UTC", "Z": "UTC", "UTC": "UTC", "GMT": "UTC"}

@@ -177,14 +177,13 @@ class Search:
 
     def _best_laplace(self, kernels: Mapping[int, Kernel]) -> list[int]:
         """Return the best candidate with `laplace`, if any: it finds interactions by learning."""
-        p = self.candidates.n_columns
-        return [n for n, kernel in kernels.items() if with_warping(kernel, p) != kernel][:1]
+        return [n for n, kernel in kernels.items() if self._warped_start(kernel) is not None][:1]
 
     def learn_warping(self, learnt: Mapping[int, Outcome]) -> bool:
         """Learn input warping, starting from the best kernel with per-column length scales."""
         found = {n: self._warped_start(parse(outcome.kernel)) for n, outcome in learnt.items()}
         able = [n for n in self._ranking() if found.get(n) is not None]
-        if not able:
+        if not (able and self.plan.by_warping):
             return True
         if able[0] in self.slower:
             self.slower.add(len(self.candidates.known))
@@ -194,7 +193,7 @@ class Search:
     def _warped_start(self, kernel: Kernel) -> Kernel | None:
         """Return the same function with four length scales per column; None if not applicable."""
         found = with_warping(kernel, self.candidates.n_columns)
-        return found if self.plan.by_warping and found != kernel else None
+        return found if found != kernel else None
 
     def _learn(self, starts: Sequence[Candidate], what: str) -> Mapping[int, Outcome]:
         """Run trials of new candidates, for which length scales or a metric are learnt."""

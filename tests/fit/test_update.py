@@ -161,10 +161,7 @@ def test_many_updates_of_a_classifier_do_no_harm(kernel, step):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("likelihood", "ratio"),
-    [("softmax", 1.03), ("logistic", 1.06)],
-)
+@pytest.mark.parametrize(("likelihood", "ratio"), [("softmax", 1.03), ("logistic", 1.06)])
 def test_old_rows_are_hardly_missed_where_classes_overlap(likelihood, ratio):
     """A quadratic stands for them nearly as well as they do; for separate classes less so."""
     how = {"likelihood": likelihood, "posterior": "all", "sites": "variational"}
