@@ -35,7 +35,7 @@ from sparsegp.lists import plural, quote_if_needed
 
 logger = logging.getLogger(__name__)
 
-CHUNK_VALUES = 1 << 18
+CHUNK_VALUES = 1 << 20
 """Number of fields that pandas reads at a time."""
 
 ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[dD]")
@@ -113,9 +113,14 @@ def look_like_dates(values: Any) -> bool:
     """Return whether nearly all numbers of a column are years, months and days, as 20241231."""
     if values.dtype.kind not in "iuf":
         return False
-    found = values.dropna()
-    are_days = (found // 100 % 100).between(1, 12) & (found % 100).isin(range(1, 32))
-    return bool((are_days & found.between(19000101, 21001231)).mean() > LIKE_DATES)
+    found = values.to_numpy()
+    least = LIKE_DATES * np.count_nonzero(~np.isnan(found))
+    found = found[(found >= 19000101) & (found <= 21001231)]
+    if len(found) <= least:
+        return False
+    months, days = found // 100 % 100, found % 100
+    are_days = (months >= 1) & (months <= 12) & (days >= 1) & (days <= 31) & (days % 1 == 0)
+    return bool(np.count_nonzero(are_days) > least)
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,7 @@ class Text:
         Such are marks that three digits follow in every number from 1000 on, beside smaller ones or
         where all of another input are numbers with a decimal comma. The first rows are examined.
         """
-        rows, places = [*islice(self._rows(), COMPARED)], self.places
+        rows, places, names = [*islice(self._rows(), COMPARED)], self.places, self.layout.names
         label = [] if places.label is None else [places.label]
         marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
         thousands = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(decimal)}\d{{3}})+")
@@ -195,15 +200,15 @@ class Text:
         for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words = [row[place].strip() for _, row in rows if len(row) > place]
             words = [word for word in words if word not in marks]
-            n_grouped, n_small, n_codes = (
-                sum(map(bool, map(each.fullmatch, words))) for each in (thousands, SMALL, CODE)
-            )
-            name, named = self.layout.names[place], shlex.quote(self.layout.names[place])
-            if (n_small or has_other) and n_grouped > 1 and n_small + n_grouped == len(words):
+            name, named = names[place], shlex.quote(names[place])
+            grouped = [word for word in words if thousands.fullmatch(word)]
+            n_small = sum(map(bool, map(SMALL.fullmatch, words))) if len(grouped) > 1 else 0
+            if (n_small or has_other) and len(grouped) > 1 and n_small + len(grouped) == len(words):
                 said = "%s: %s in the column %s may separate thousands; if so, remove them"
                 logger.warning(said, self.name, mark, named)
             is_known = place == places.label or places.inputs[place] in places.kinds
-            if not is_known and n_codes >= SEVERAL and all(map(str.isdecimal, words)):
+            are_whole = not is_known and all(map(str.isdecimal, words))
+            if are_whole and sum(map(bool, map(CODE.fullmatch, words))) >= SEVERAL:
                 pair = shlex.quote(quote_if_needed(f"{name}=category"))
                 said = "%s has zeros in front of numbers in the input %s; for codes give `kinds` %s"
                 logger.warning(said, self.name, named, pair)
