@@ -81,7 +81,7 @@ LONG = {"random", "all, per class", "sites per class", "softmax", "softmax_ep", 
 LONG |= {"bound, active", "bound, calibrated", "bound, pairs", "bound, per class"}
 LONG |= {"bound, regression", "learnt, probit", "learnt, pairs", "learnt, per class"}
 LONG |= {"learnt, bound", "learnt, regression", "kernel per class", "ordered", "quantile"}
-LONG |= {"gibbs", "online"}
+LONG |= {"gibbs", "online", "ep", "ep, parallel", "logistic", "active"}
 """Kinds that take seconds and have much in common with others, or are of one file alone."""
 BINARY = {"ep", "probit", "logistic", "bound, calibrated", "learnt, probit", "learnt, bound"}
 

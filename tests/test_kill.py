@@ -1,7 +1,7 @@
 """Runs whose processes are killed at any instant, and runs on a cluster of somebody else's.
 
-Half of the kills hit the driver, which is then started again with --resume; the others hit a worker
-process while the driver goes on. `pytest -s` tells how many there were.
+About half of the kills hit the driver, which is then started again with --resume; the others hit a
+worker process while the driver goes on. `pytest -s` tells how many there were.
 """
 
 import os
@@ -31,7 +31,7 @@ RUNS = {
     "auto": ("--n-active", 60, "--kernel", "auto"),
     "gibbs": ("--method", "gibbs(chains=4, samples=25, thin=20, particles=0)"),
 }
-KILLS = int(os.environ.get("SPARSEGP_KILLS", "2"))
+KILLS = int(os.environ.get("SPARSEGP_KILLS", "1"))
 """Of each run in the long tests."""
 
 
@@ -57,7 +57,7 @@ def killed(run, arguments, kills, seconds, seed):
     killed.
     """
     rng, done, driver = np.random.default_rng(seed), 0, begin(run, arguments)
-    hit_worker = rng.permutation(kills) % 2
+    hit_worker = (rng.permutation(kills) + rng.integers(2)) % 2
     try:
         for _ in range(20 * kills):
             with suppress(TimeoutExpired):
@@ -100,7 +100,7 @@ def test_killed_at_any_instant(name, cluster, clusters, tmp_path):
         assert_same(sparsegp.load(run), expected, X)
         assert not [path for path in run.iterdir() if path.name[0] == "."]
         runs += 1
-        assert runs < 2 * KILLS
+        assert runs < KILLS + 3
     print(f"{done} kills of {runs} runs, which take {seconds:.1f} s undisturbed")
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import sparsegp
-from tests.processes import ROOT, environment, free_port, make_certificate, start_python
+from tests.processes import PATIENCE, ROOT, environment, free_port, make_certificate, start_python
 from tests.runs import assert_same
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -145,7 +145,7 @@ def test_the_commands_of_the_job_train(tmp_path):
             others.append(start(worker, **names))
         job = start(made["spec"]["job"]["spec"]["containers"][0])
         try:
-            assert job.wait(60) == 0, (tmp_path / "log").read_text()
+            assert job.wait(PATIENCE) == 0, (tmp_path / "log").read_text()
         finally:
             for process in (job, *others):
                 process.kill()
