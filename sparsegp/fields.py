@@ -33,49 +33,23 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """Declaration of a setting.
-
-    Attributes
-    ----------
-    name : str
-    kind : type
-        int, float, str, bool, or tuple of floats.
-    default : kind, or None if optional
-    optional : bool
-        Whether it may be None.
-    help : str
-        A sentence or two, for the command line and the documentation of estimators.
-    choices : str or tuple of str
-        Allowed names, or the "module:REGISTRY" that contains them.
-    least, above, most, below : float, optional
-        Bounds of its range, of which `above` and `below` are exclusive.
-    applies : str
-        Condition under which it has an effect, such as "sites=moments".
-    unset : str
-        Meaning of None, for the help text.
-    listed : bool
-        Whether it is a list, with commas between its items.
-    flag : str
-        Option of the command line, if not derived from the name.
-    negated_help : str
-        Help of that option if the default is true, as the option then sets it to false.
-    """
+    """Declaration of a setting."""
 
     name: str
-    kind: type
+    kind: type  # int, float, str, bool, or tuple of floats
     default: Any
-    optional: bool
-    help: str = ""
-    choices: str | tuple[str, ...] = ()
-    least: float | None = None
+    optional: bool  # whether it may be None
+    help: str = ""  # a sentence or two, for the command line and the documentation of estimators
+    choices: str | tuple[str, ...] = ()  # allowed names, or the "module:REGISTRY" with them
+    least: float | None = None  # bounds of its range, of which `above` and `below` are exclusive
     above: float | None = None
     most: float | None = None
     below: float | None = None
-    applies: str = ""
-    unset: str = ""
-    listed: bool = False
-    flag: str = ""
-    negated_help: str = ""
+    applies: str = ""  # condition under which it has an effect, such as "sites=moments"
+    unset: str = ""  # meaning of None, for the help text
+    listed: bool = False  # whether it is a list, with commas between its items
+    flag: str = ""  # option of the command line, if not derived from the name
+    negated_help: str = ""  # help if the default is true, as the option then sets it to false
 
     @property
     def description(self) -> str:

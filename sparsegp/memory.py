@@ -312,6 +312,19 @@ def rooms_of(shape: Shape, runtime: Runtime) -> list[Room]:
     return [room(), *runtime.run_in_workers(room)]
 
 
+def require_room(
+    rows: Table,
+    held_out: Table | None,
+    n_classes: int,
+    settings: TrainSettings | DenseSettings,
+    runtime: Runtime,
+    **more: Any,
+) -> None:
+    """Raise a SettingsError if a run on a table cannot fit; see `shape_of` and `check`."""
+    shape = shape_of(rows, held_out, n_classes, settings, runtime, **more)
+    check(shape, rooms_of(shape, runtime))
+
+
 def check(shape: Shape, rooms: Sequence[Room]) -> None:
     """Raise an error if a run cannot fit into memory (`rooms_of`), and warn if it may not.
 

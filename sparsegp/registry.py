@@ -9,17 +9,11 @@ T = TypeVar("T")
 
 
 class Registry(dict[str, T]):
-    """Members of a family by name, sorted by name.
-
-    Parameters
-    ----------
-    family : str
-        Name of the family in the singular, for error messages ("kernel").
-    """
+    """Members of a family by name, sorted by name."""
 
     def __init__(self, family: str) -> None:
         super().__init__()
-        self.family = family
+        self.family = family  # its name in the singular, for error messages ("kernel")
 
     def register(self, name: str) -> Callable[[T], T]:
         """Return a decorator that adds its argument under `name`.

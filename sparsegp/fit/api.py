@@ -4,6 +4,7 @@ import os
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sparsegp import memory
@@ -123,31 +124,25 @@ def fit(
     """
     store = run.folder()
     with run.opened() as how:
-        table, found = table.learnt(how["runtime"].scheduler(), settings.is_regression), None
+        runtime, found = how["runtime"], None
+        table = table.learnt(runtime.scheduler(), settings.is_regression)
         rows: Table | Prepared = table
         folder = None if scratch is None else path_text("scratch", scratch)
         if folder is not None:  # before a run is overwritten
-            each = range(how["runtime"].n_workers)
-            deque(how["runtime"].run_tasks(require_room_in, folder, each), maxlen=0)
+            deque(runtime.run_tasks(require_room_in, folder, range(runtime.n_workers)), maxlen=0)
         if isinstance(settings, DenseSettings):
             return DenseRun(table, settings, test, store=store, **how).fit(), None
         if limits is not None or settings.kernel == AUTO:
-            more = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": scratch is not None}
-
-            def require_room(n_classes: int) -> None:
-                what = table, test, n_classes, settings, how["runtime"]
-                shape = memory.shape_of(*what, **more)
-                memory.check(shape, memory.rooms_of(shape, how["runtime"]))
-
-            rows = prepare(table, test, settings, how["runtime"], require_room)
+            more = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": folder is not None}
+            room: Any = partial(memory.require_room, table, test, runtime=runtime, **more)
+            rows = prepare(table, test, settings, runtime, partial(room, settings=settings))
             if store is not None:  # errors in rows or settings come before anything is deleted
                 store.prepare_for_search()
             where: dict[str, Any] = {"out": run.out, "resume": run.resume, "progress": run.shown}
-            options = RunOptions(**where, runtime=how["runtime"])
-            wanted = tunable(**settings.to_json())
+            options, wanted = RunOptions(**where, runtime=runtime), tunable(**settings.to_json())
             found, rows = choose_kernel(rows, wanted, options, **(limits or {}))
             learnt = settings.is_regression and not found.trials  # no search: by evidence instead
             settings = replace(settings, **(BY_EVIDENCE if learnt else found.chosen))
-            require_room(len(rows.classes))
+            room(len(rows.classes), settings=settings)
         how |= {"store": store, "block_rows": block_rows, "scratch": folder}
         return Training(rows, settings, test, **how).fit(), found

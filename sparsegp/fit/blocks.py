@@ -155,9 +155,7 @@ class SparseRun(Run[SparseModel]):
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into the memory of its processes."""
         more: Any = {"block_rows": self.block_rows, "scratch": self.scratch is not None}
-        what = rows, held_out, n_classes, self.settings, self.runtime
-        shape = memory.shape_of(*what, **more)
-        memory.check(shape, memory.rooms_of(shape, self.runtime))
+        memory.require_room(rows, held_out, n_classes, self.settings, self.runtime, **more)
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return what identifies the run: settings, data, rows to include first, and past rows."""

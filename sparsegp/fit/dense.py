@@ -16,19 +16,14 @@ from sparsegp.settings import DenseSettings
 
 @dataclass(eq=False)
 class DenseRun(Run[DenseModel]):
-    """One fit by a dense method; parameters are those of `Run`.
-
-    Attributes
-    ----------
-    x : Doubles (n, p)
-        Scaled inputs.
-    """
+    """One fit by a dense method; parameters are those of `Run`."""
 
     settings: DenseSettings
 
     def build(self) -> None:
         """Read the rows, and restore the state of the newest checkpoint."""
         data, self._total = self.data, -1
+        # scaled inputs (n, p)
         self.x = data.scaling.apply(np.asarray(data.train.X), np.dtype(np.float64))
         self.restored()
 

@@ -18,7 +18,7 @@ from sparsegp.fit.blocks import SparseRun
 from sparsegp.ivm.evidence_rows import Process, RowSums, pieces
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.evidence import Members
-from sparsegp.learning.objective import Objective, parameter_names
+from sparsegp.learning.objective import Objective, parameter_names, with_parameters
 from sparsegp.learning.optimise import Bounds, descend
 from sparsegp.likelihoods.base import Likelihood
 from sparsegp.math.products import TILE
@@ -113,7 +113,7 @@ def _descend(run: SparseRun) -> None:
     first = np.array(run.steps[0]["start"]) if run.steps else start
     bounds = first - FARTHEST, first + FARTHEST
     path = descend(objective, start, sites, settings.strategy, settings.minor_steps, bounds=bounds)
-    kernels, likelihood = objective.model(path.parameters)
+    kernels, likelihood = with_parameters(of.kernels, of.likelihood, path.parameters)
     run.steps.append(
         {
             **run.figures(),

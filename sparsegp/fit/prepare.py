@@ -44,42 +44,19 @@ MOST_UNLIKE = 1e7
 
 @dataclass(frozen=True)
 class Prepared:
-    """Data ready for row blocks.
-
-    Attributes
-    ----------
-    train : Table
-    classes : Labels (K,)
-        Empty in a regression.
-    target : array (n,)
-        Class codes, or standardised targets of a regression.
-    summary : Summary
-    scaling : Scaling
-    held_out : Table or None
-        Test rows.
-    held_out_target : array (m,) or None
-        Targets of the test rows; -1 for labels that do not occur in training.
-    numbers : Numbers or None
-        How the targets of a regression were standardised.
-    n_given : int
-        Number of training rows before copies were merged.
-    first_row : int
-        Number of the first of them: the number of earlier rows that are no longer available.
-    first_weight : float
-        Sum of the weights of those earlier rows.
-    """
+    """Data ready for row blocks."""
 
     train: Table
-    classes: Labels
-    target: Any
+    classes: Labels  # (K,), empty in a regression
+    target: Any  # class codes (n,), or standardised targets of a regression
     summary: Summary
     scaling: Scaling
-    held_out: Table | None = None
-    held_out_target: Any = None
-    numbers: Numbers | None = None
-    n_given: int = 0
-    first_row: int = 0
-    first_weight: float = 0.0
+    held_out: Table | None = None  # test rows
+    held_out_target: Any = None  # theirs, (m,); -1 for labels that do not occur in training
+    numbers: Numbers | None = None  # how the targets of a regression were standardised
+    n_given: int = 0  # number of training rows before copies were merged
+    first_row: int = 0  # number of earlier rows, which are no longer available
+    first_weight: float = 0.0  # sum of their weights
 
     @property
     def has_fewer_rows(self) -> bool:
@@ -160,8 +137,6 @@ def prepare(
     scheduler = runtime.scheduler()
     train = train.learnt(scheduler, settings.is_regression)
     n_given = count_original_rows(train)
-    target: Any
-    numbers: Numbers | None
     class_weight = getattr(settings, "class_weight", "")
     if settings.heeds_weights:
         train = effective_rows(train, class_weight, scheduler, settings.is_regression)
@@ -171,12 +146,12 @@ def prepare(
             "weights of rows are for method=ivm with learn=none, or for its regression; leave them "
             "out"
         )
-    if settings.is_regression:
-        numbers = Numbers.of(train.y, train.source)
-        classes: Labels = np.empty(0)
-        target = numbers.encode(train.y, train.source)
+    numbers = Numbers.of(train.y, train.source) if settings.is_regression else None
+    target: Any
+    if numbers is None:
+        classes, target = train.codes()
     else:
-        numbers, (classes, target) = None, train.codes()
+        classes, target = np.empty(0), numbers.encode(train.y, train.source)
     check(len(classes))
     summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
     held_out_target: Any = None
@@ -305,11 +280,7 @@ def choose_validation_rows(
 
 
 def choose_candidates(
-    data: Prepared,
-    validation: Booleans,
-    settings: TrainSettings,
-    n_active: int,
-    scheduler: Any = None,
+    data: Prepared, validation: Booleans, settings: TrainSettings, n_active: int, scheduler: Any
 ) -> Integers | None:
     """Draw the rows that may become active, in ascending order; return None if all may.
 

@@ -208,8 +208,7 @@ class Run(ABC, Generic[R]):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into memory."""
-        shape = memory.shape_of(rows, held_out, n_classes, self.settings, self.runtime)
-        memory.check(shape, memory.rooms_of(shape, self.runtime))
+        memory.require_room(rows, held_out, n_classes, self.settings, self.runtime)
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and identity of the data, which must be the same to resume the run."""
@@ -295,15 +294,17 @@ class Run(ABC, Generic[R]):
 
     def restored(self) -> Stored | None:
         """Load the newest checkpoint, if the run is resumed, and restore the common state."""
-        found = self.store.load() if self.store is not None and self.resume else None
-        if found is None:
-            return None
-        _, stored = found
-        self._has_restored = True
-        arrays = stored.arrays
-        self.former = {k.removeprefix(STATE): arrays[k] for k in arrays if k.startswith(STATE)}
-        self.start_clock(float(stored.meta["seconds"]))
+        if (stored := self.newest()) is not None:
+            self._has_restored = True
+            arrays = stored.arrays
+            self.former = {k.removeprefix(STATE): arrays[k] for k in arrays if k.startswith(STATE)}
+            self.start_clock(float(stored.meta["seconds"]))
         return stored
+
+    def newest(self) -> Stored | None:
+        """Load the newest checkpoint, if the run is resumed."""
+        found = self.store.load() if self.store is not None and self.resume else None
+        return None if found is None else found[1]
 
     def start_clock(self, seconds: float = 0.0) -> None:
         """Start the clock, at the number of seconds that earlier sessions took."""

@@ -37,18 +37,14 @@ class Training(SparseRun):
     def build(self) -> None:
         """Learn the metric, if the settings ask for one, and build the row blocks."""
         if self.settings.metric != NONE and self.data.scaling.mixing is None:
-            scaling = replace(self.data.scaling, mixing=self._mixing())
+            if (stored := self.newest()) is None:
+                mixing = learn_metric(self)
+            else:  # the same bits
+                require_shapes(stored.arrays, {"mixing": (self.data.summary.p,) * 2})
+                mixing = stored.arrays["mixing"]
+            scaling = replace(self.data.scaling, mixing=mixing)
             self.data = replace(self.data, scaling=scaling)
         super().build()
-
-    def _mixing(self) -> Doubles:
-        """Return the matrix of the metric: from the checkpoint for the same bits, else learn it."""
-        stored = self.store.load() if self.store is not None and self.resume else None
-        if stored is not None:
-            p, arrays = self.data.summary.p, stored[1].arrays
-            require_shapes(arrays, {"mixing": (p, p)})
-            return arrays["mixing"]
-        return learn_metric(self)
 
     def complete(self) -> SparseModel:
         """Learn, select, and return the model."""

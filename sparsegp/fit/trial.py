@@ -44,35 +44,16 @@ FINAL_TOLERANCE = 0.005
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows for a search, ordered so that every contiguous range is a stratified sample.
+    """Rows for a search, ordered so that every contiguous range is a stratified sample."""
 
-    Attributes
-    ----------
-    X : Floats (n, p)
-        Inputs before scaling.
-    target : array (n,)
-        Class codes, or standardised targets of a regression.
-    n_classes : int
-    family : Integers (n,)
-        Ascending numbers, equal for rows that are held out together.
-    parts : int
-        Number of folds that are held out in turn; if 1, the last rows are held out.
-    scalings : mapping of str to Scaling
-        Scalings by the names of their rules.
-    weights : Doubles (n,), optional
-        Row weights.
-    groups : Integers (p,), optional
-        Group of each column; the indicators of a categorical column share one.
-    """
-
-    X: Floats
-    target: Any
+    X: Floats  # inputs before scaling (n, p)
+    target: Any  # class codes (n,), or standardised targets of a regression
     n_classes: int
-    family: Integers
-    parts: int = 1
-    scalings: Mapping[str, Scaling] = field(default_factory=dict)
-    weights: Doubles | None = None
-    groups: Integers | None = None
+    family: Integers  # ascending numbers (n,), equal for rows that are held out together
+    parts: int = 1  # number of folds that are held out in turn; if 1, the last rows are held out
+    scalings: Mapping[str, Scaling] = field(default_factory=dict)  # by the names of their rules
+    weights: Doubles | None = None  # row weights (n,)
+    groups: Integers | None = None  # of columns (p,); indicators of a categorical one share theirs
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -204,7 +185,8 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
                     return Outcome(str(kernel), nlpp, None, None, time.thread_time() - began)
                 kernels = fits.learnt_by_column(kernels[0])
             elif trial.first:
-                fits, kernels = fits.before(trial.first, trial.rows), kernels[:1]
+                split = np.arange(trial.first, trial.first + trial.rows), np.arange(trial.first)
+                fits, kernels = replace(fits, inputs=fits.inputs[:1], splits=[split]), kernels[:1]
             found = fits.fit(kernels)
     except (NumericalError, SettingsError) as failure:
         seconds = time.thread_time() - began
@@ -228,21 +210,11 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
 
 @dataclass(frozen=True, eq=False)
 class PartialFits:
-    """Approximate fits to the parts of a sample, each of which holds some rows out.
-
-    Attributes
-    ----------
-    sample : Sample
-    inputs : sequence of Floats (n, p)
-        Scaled inputs of its rows, for each part.
-    splits : sequence of (Integers, Integers)
-        Rows to fit and rows that are held out.
-    n_active : int
-    """
+    """Approximate fits to the parts of a sample, each of which holds some rows out."""
 
     sample: Sample
-    inputs: Sequence[Floats]
-    splits: Sequence[tuple[Integers, Integers]]
+    inputs: Sequence[Floats]  # scaled inputs of all its rows (n, p), for each part
+    splits: Sequence[tuple[Integers, Integers]]  # rows to fit and rows that are held out
     n_active: int
 
     @classmethod
@@ -261,11 +233,6 @@ class PartialFits:
         key = *how, metric, kernel, rows
         inputs = sample.cached(key, lambda: [few._mixed(metric, kernel, X, s) for s in few.splits])
         return replace(plain, inputs=inputs)
-
-    def before(self, first: int, rows: int) -> "PartialFits":
-        """Return the fit to `rows` rows from `first` on, which predicts those before."""
-        split = np.arange(first, first + rows), np.arange(first)
-        return replace(self, inputs=self.inputs[:1], splits=[split])
 
     def _mixed(
         self, metric: Metric, kernel: Kernel, X: Floats, split: tuple[Integers, Integers]
@@ -328,21 +295,15 @@ class PartialFits:
         return self._learnt(kernel, self.inputs[0], rows, trial.n_active, tolerance)
 
     def _learnt(
-        self,
-        kernel: Kernel,
-        X: Floats,
-        rows: Integers,
-        n_active: int,
-        tolerance: float = TOLERANCE,
+        self, kernel: Kernel, X: Floats, rows: Integers, n_active: int, tolerance: float = TOLERANCE
     ) -> tuple[Kernel, float]:
         """Run `learn_by_column` on some rows of the sample; X are the inputs of all rows."""
         sample = self.sample
         weights = np.ones(len(rows)) if sample.weights is None else sample.weights[rows]
         of_rows = X[rows], sample.target[rows], weights, sample.groups
         rounds = ROUNDS[is_regression_target(sample.target)]
-        return learn_by_column(
-            kernel, *of_rows, n_active=n_active, rounds=rounds, tolerance=tolerance
-        )
+        how: Any = {"n_active": n_active, "rounds": rounds, "tolerance": tolerance}
+        return learn_by_column(kernel, *of_rows, **how)
 
     def in_order(self, predicted: Doubles) -> tuple[Doubles, Any, Doubles]:
         """Return predictions, targets and weights over their mean, in order of rows."""

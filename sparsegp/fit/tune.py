@@ -24,17 +24,8 @@ from sparsegp.fit.rows import scalings_to_try, unsuited
 from sparsegp.fit.run import Run, RunOptions
 from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
 from sparsegp.kernels import Columns, brief, parse
+from sparsegp.learning import plan
 from sparsegp.learning.metric import NONE
-from sparsegp.learning.plan import (
-    ACTIVE_SIZES,
-    GUARD_ERRORS,
-    MAX_ROWS,
-    MIN_ROWS_FOR_SEARCH,
-    NOISY_COLUMNS,
-    Plan,
-    noise_level,
-    sample_rows,
-)
 from sparsegp.learning.search import search
 from sparsegp.learning.space import Candidates
 from sparsegp.learning.trials import ALL_RUNGS, OUT_OF_TIME, Choice, Outcome, Trial
@@ -179,36 +170,13 @@ def choose_kernel(
 
 @dataclass(eq=False)
 class Tuning(Run[Tuned]):
-    """A search as a run: trials run in parallel, and recorded ones are not repeated.
-
-    Parameters
-    ----------
-    rows, settings, runtime, store, resume, progress, stop
-        See `Run`.
-    max_trials, max_seconds
-        See `tune`.
-    has_run : bool
-        Whether its run has begun: then the choice is final, even if time ran out.
-    is_given : bool
-        Whether the kernel of the settings was given, and not the default one.
-
-    Attributes
-    ----------
-    sample : Sample or None
-        None if the search is skipped.
-    scalings : dict of str to Scaling
-        Scalings to try: that of the settings, and with "auto" that of quantiles.
-    outcomes : dict of Trial to Outcome
-        Finished trials, without their kernels, and their outcomes.
-    choice : dict or None
-        The choice, once the search is finished.
-    """
+    """A search as a run: trials run in parallel, and recorded ones are not repeated."""
 
     settings: TrainSettings
-    max_trials: int | None = MAX_TRIALS
+    max_trials: int | None = MAX_TRIALS  # see `tune`
     max_seconds: float | None = None
-    has_run: bool = False
-    is_given: bool = False
+    has_run: bool = False  # whether its run has begun: the choice is final, even if time ran out
+    is_given: bool = False  # whether the kernel of the settings was given, and not the default one
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
         trials = Setting("max_trials", int, None, optional=True, least=1)
@@ -221,24 +189,25 @@ class Tuning(Run[Tuned]):
             self.settings = self.settings.for_rows(self.data.summary.n)
         data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
         self.n_active = settings.rows_to_include(data.summary.n)
-        self.scalings, self.sample = {settings.scaling: data.scaling}, None
+        self.scalings = {settings.scaling: data.scaling}  # to be tried
+        self.sample: Sample | None = None  # None if there is no search
         is_unsuited = unsuited(data.train, data.summary, data.scaling.name, settings, scheduler)
-        self._is_guarded = is_unsuited or data.summary.n < MIN_ROWS_FOR_SEARCH
+        self._is_guarded = is_unsuited or data.summary.n < plan.MIN_ROWS_FOR_SEARCH
         searches = self.max_trials is not None or not self._is_guarded
         is_set = searches or self.is_given or settings.is_regression
         self._takes_safe = not (is_set or is_unsuited)
         if (searches or self._takes_safe) and settings.scaling == AUTO:
+            what = data.train, data.summary, settings, scheduler
             for rule in scalings_to_try(data.summary, data.scaling, searches):
-                self.scalings[rule] = choose_scaling(
-                    rule, data.train, data.summary, settings, scheduler
-                )
+                self.scalings[rule] = choose_scaling(rule, *what)
         if searches:
             is_default = self.max_trials is None
-            most = sample_rows(data.summary.n, data.summary.p, MAX_ROWS if is_default else 0)
+            least = plan.MAX_ROWS if is_default else 0
+            most = plan.sample_rows(data.summary.n, data.summary.p, least)
             parts = 1 if is_default else SEARCH_FOLDS
             self.sample = draw_sample(data, self.scalings, settings, most, scheduler, parts)
-        self.outcomes: dict[Trial, Outcome] = {}
-        self.choice: dict[str, Any] | None = None
+        self.outcomes: dict[Trial, Outcome] = {}  # of finished trials, without their kernels
+        self.choice: dict[str, Any] | None = None  # once the search is finished
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Check nothing: trials only use part of the rows."""
@@ -253,9 +222,10 @@ class Tuning(Run[Tuned]):
         """Restore the recorded trials."""
         if (stored := self.restored()) is not None:
             self.choice = stored.meta["chosen"]
+            names = {each.name for each in fields(Trial)}
             for i, record in enumerate(stored.meta["trials"]):
-                known = [each.name for each in fields(Trial) if each.name in record]
-                trial = Trial(**{name: record[name] for name in known} | {"kernel": ""})
+                known = {name: record[name] for name in names & record.keys()}
+                trial = Trial(**known | {"kernel": ""})
                 figures: Any = {each.name: record.get(each.name) for each in fields(Outcome)}
                 figures["log_p"] = stored.arrays[f"log_p.{i}"]
                 self.outcomes[trial] = Outcome(**figures)
@@ -278,9 +248,9 @@ class Tuning(Run[Tuned]):
         trials = tuple(in_order(self.records()))
         return Tuned(**self.choice, trials=trials, columns=columns_of(self.data.train))
 
-    def _plan(self, sample: Sample) -> Plan:
+    def _plan(self, sample: Sample) -> plan.Plan:
         summary = self.data.summary
-        plan = Plan.of(
+        found = plan.Plan.of(
             (sample.n_train, len(sample.X) - sample.n_train, summary.p, summary.n),
             self.n_active,
             self.max_trials,
@@ -289,10 +259,12 @@ class Tuning(Run[Tuned]):
             sizes=self._sizes(),
             validation=self.settings.n_validation,
         )
-        has_all_stages = self.max_trials or plan.has_more_rows or summary.p > NOISY_COLUMNS
+        has_all_stages = self.max_trials or found.has_more_rows or summary.p > plan.NOISY_COLUMNS
         if not (has_all_stages or self.settings.is_regression):
-            plan = replace(plan, noise=noise_level(np.bincount(sample.target, sample.weights)))
-        return replace(plan, errors=GUARD_ERRORS) if self.is_given or self._is_guarded else plan
+            shares = np.bincount(sample.target, sample.weights)
+            found = replace(found, noise=plan.noise_level(shares))
+        errors = plan.GUARD_ERRORS if self.is_given or self._is_guarded else 0.0
+        return replace(found, errors=errors)
 
     def _sizes(self) -> list[int]:
         """Return the numbers of active rows to choose from, for which rows and memory suffice."""
@@ -307,7 +279,7 @@ class Tuning(Run[Tuned]):
             shape = memory.shape_of(rows, None, n_classes, settings, self.runtime)
             return not memory.shortage(shape, memory.rooms_of(shape, self.runtime))
 
-        return [d for d in ACTIVE_SIZES if fits(d)] if self.settings.n_active is None else []
+        return [d for d in plan.ACTIVE_SIZES if fits(d)] if self.settings.n_active is None else []
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the content of a checkpoint."""

@@ -100,11 +100,8 @@ def update(
             "only a model of method=ivm with one active set can be updated; train anew with all "
             "rows"
         )
-    new = as_table(X, y, sample_weight, "the new rows")
-    new, before = _fitting(model, new.encoded_for(model, to_learn=True)), None
-    if old is not None:
-        before = table_of("old", old, "the old rows")
-        before = _fitting(model, before.encoded_for(model, to_learn=True))
+    new = _fitting(model, as_table(X, y, sample_weight, "the new rows"))
+    before = None if old is None else _fitting(model, table_of("old", old, "the old rows"))
     run, unknown = RunOptions.among(options)
     if unknown:
         raise SettingsError(f"update has no arguments {', '.join(unknown)}; leave them out")
@@ -262,7 +259,8 @@ def _curvature(model: SparseModel, data: Prepared, seed: int, runtime: Runtime) 
 
 
 def _fitting(model: SparseModel, table: Table) -> Table:
-    """Return a table with targets as numbers; raise DataError if columns or labels do not fit."""
+    """Return an encoded table, targets as numbers; raise DataError if columns or labels differ."""
+    table = table.encoded_for(model, to_learn=True)
     if table.X.shape[1] != model.n_features or table.y is None:
         found = f"{table.X.shape[1]} columns{'' if table.y is not None else ' and no labels'}"
         raise DataError(

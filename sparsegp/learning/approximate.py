@@ -22,15 +22,8 @@ import numpy as np
 from sparsegp.kernels import Kernel
 from sparsegp.learning.linear_rows import make_rows, predictions, target_log_p
 from sparsegp.learning.metric import Part
+from sparsegp.math import linalg
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.math.linalg import (
-    inverse_triangle,
-    jittered_cholesky,
-    lower_cholesky,
-    solve_factored,
-    solve_lower,
-    solve_lower_in_place,
-)
 from sparsegp.posterior.base import penalty_jitter
 from sparsegp.posterior.early_stopping import MAX_STEPS, scale_of
 from sparsegp.types import Doubles, Floats
@@ -47,19 +40,6 @@ TOLERANCE = 1e-4
 class ApproximateFit:
     """Approximate fit with one kernel, for a sequence of prior variance factors.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    X : Floats (n, p)
-        Scaled rows to fit; the first `n_active` are active.
-    target : array (n,)
-        Class codes, or targets of a regression.
-    n_classes, n_active : int
-    X_held : Floats (m, p)
-        Scaled held-out rows.
-    weights : Floats (n,), optional
-        Weights of the log likelihoods of the rows.
-
     Raises
     ------
     NumericalError
@@ -67,12 +47,12 @@ class ApproximateFit:
     """
 
     kernel: Kernel
-    X: Floats
-    target: Any
+    X: Floats  # scaled rows to fit (n, p); the first `n_active` are active
+    target: Any  # their class codes (n,), or targets of a regression
     n_classes: int
     n_active: int
-    X_held: Floats
-    weights: Floats | None = None
+    X_held: Floats  # scaled held-out rows (m, p)
+    weights: Floats | None = None  # of the log likelihoods of the rows (n,)
     scale: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -80,9 +60,9 @@ class ApproximateFit:
         d = len(self.active)
         covariance = np.asarray(self.kernel(self.active, self.active), dtype=np.float64)
         covariance[np.diag_indices(d)] += 1.0
-        self.factor = lower_cholesky(covariance, "the covariance of the active rows")
+        self.factor = linalg.lower_cholesky(covariance, "the covariance of the active rows")
         self.features, self.held_features = map(self._features, (self.X, self.X_held))
-        inverse = inverse_triangle(self.factor)
+        inverse = linalg.inverse_triangle(self.factor)
         total, precise = float(covariance.trace()), float(np.finfo(np.float64).eps)
         # more than the rounding errors of the inverse, or the penalty could reward some directions
         jitter = max(penalty_jitter(total / d, d, self.X.dtype), precise * total)
@@ -97,21 +77,21 @@ class ApproximateFit:
         active, found = self.active.astype(X.dtype), np.empty((len(self.active), len(X)), X.dtype)
         for start in range(0, len(X), ROWS):
             some = slice(start, start + ROWS)
-            found[:, some] = solve_lower_in_place(self.factor, self.kernel(active, X[some]))
+            found[:, some] = linalg.solve_lower_in_place(self.factor, self.kernel(active, X[some]))
         return found
 
     def maximise(self, scale: float) -> Doubles:
         """Fit with a prior variance factor, from the last fit; return held-out means (m, K)."""
         former, self.scale = self.scale, scale
         least = float(np.finfo(self.features.dtype).eps)
-        metric, _ = jittered_cholesky(self.penalty / scale + self.bound, "the metric", least)
+        metric, _ = linalg.jittered_cholesky(self.penalty / scale + self.bound, "the metric", least)
         if self.ascent is None:
             start = np.zeros((len(self.penalty), self.rows.n_latent))
             self.ascent = Ascent.at(start, self._value_and_gradient)
         else:
             weight = 1.0 / scale - 1.0 / former
             self.ascent = self.ascent.minus_quadratic(lambda c: weight * (self.penalty @ c))
-        solve = partial(solve_factored, metric)
+        solve = partial(linalg.solve_factored, metric)
         self.rows.maximise(self.ascent, self._value_and_gradient, solve, TOLERANCE)
         mean = self.held_features.T @ self.ascent.point.astype(self.features.dtype)
         return np.asarray(mean, dtype=np.float64)
@@ -119,7 +99,7 @@ class ApproximateFit:
     def part(self) -> Part:
         """Return the latent means of the last fit, in the form of which gradients are taken."""
         assert self.ascent is not None
-        weights = solve_lower(self.factor, self.ascent.point, transposed=True)
+        weights = linalg.solve_lower(self.factor, self.ascent.point, transposed=True)
         return self.kernel, self.active, weights
 
     def _value_and_gradient(self, c: Doubles) -> tuple[float, Doubles]:
@@ -128,24 +108,12 @@ class ApproximateFit:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """Approximate fits with the prior variance factor that predicts the held-out rows best.
+    """Approximate fits with the prior variance factor that predicts the held-out rows best."""
 
-    Attributes
-    ----------
-    scale : float
-        The prior variance factor.
-    nlpp : float
-        Mean of -log p of the labels of the held-out rows, in nats.
-    predicted : Doubles (m, K)
-        Log probabilities of these rows, fit by fit; in a regression means, (m, 1).
-    parts : sequence of Part
-        The latent means of the fits.
-    """
-
-    scale: float
-    nlpp: float
-    predicted: Doubles
-    parts: Sequence[Part]
+    scale: float  # the prior variance factor
+    nlpp: float  # mean of -log p of the labels of the held-out rows, in nats
+    predicted: Doubles  # their log probabilities (m, K), fit by fit; in a regression means (m, 1)
+    parts: Sequence[Part]  # the latent means of the fits
 
 
 def choose_prior_variance(

@@ -27,14 +27,8 @@ from scipy.special import entr
 from sparsegp.errors import NumericalError
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Product, Sum, parse, six_digits
 from sparsegp.learning.linear_rows import Softmax, is_regression_target, make_rows
+from sparsegp.math import linalg
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.math.linalg import (
-    jittered_cholesky,
-    lower_cholesky,
-    solve_factored,
-    solve_lower,
-    solve_lower_in_place,
-)
 from sparsegp.math.subnormals import drop_tiny
 from sparsegp.types import Doubles, Floats, Integers
 
@@ -152,10 +146,7 @@ def _shared(kernel: Kernel, groups: Integers) -> Integers:
 
 
 def with_ard(kernel: Kernel, p: int) -> Kernel:
-    """Return the same function with per-column length scales, where a part allows it.
-
-    Every ``rbf`` becomes an ``ard``.
-    """
+    """Return the same function, with per-column length scales where it can have them."""
     if isinstance(kernel, (Sum, Product)):
         return type(kernel)(tuple(with_ard(part, p) for part in kernel.parts))
     if isinstance(kernel, RBF):
@@ -198,13 +189,13 @@ class HeldOut:
         """
         X, U = self.X, self.X[self.active]
         own = np.asarray(kernel(U.astype(np.float64), U.astype(np.float64)), np.float64)
-        factor, _ = jittered_cholesky(own, "the kernel of active rows", least=JITTER)
+        factor, _ = linalg.jittered_cholesky(own, "the kernel of active rows", least=JITTER)
         features, pulls_back = np.empty((len(U), len(X)), X.dtype), []
         pieces = [slice(first, first + PIECE) for first in range(0, len(U), PIECE)]
         for piece in pieces:
             features[piece], pull_back = kernel.with_pull_back(U[piece], X)
             pulls_back.append(pull_back)
-        features = solve_lower_in_place(factor, features)
+        features = linalg.solve_lower_in_place(factor, features)
         total, own = 0.0, np.zeros_like(factor, X.dtype)
         of_active: list[list[Floats]] = [[], []]
         of_rows: list[list[Floats]] = [[], []]
@@ -216,7 +207,7 @@ class HeldOut:
             adjoint = fit.solve(rows.coefficient_gradient(slope))
             total += float(rows.weighted(log_p).sum(dtype=np.float64))
             total += float(np.vdot(adjoint, fit.gradient))
-            of_fit = solve_lower(factor, np.hstack([fit.point, adjoint]), transposed=True)
+            of_fit = linalg.solve_lower(factor, np.hstack([fit.point, adjoint]), transposed=True)
             a, b = np.hsplit(of_fit.astype(X.dtype), 2)
             of_active[half] += [b, a]
             of_rows[half] += [fit.slope, -fit.decrease(adjoint)]
@@ -272,8 +263,9 @@ class Fit:
         scaled = drop_tiny(rows.features * np.sqrt(rows.weighted(curvature)))
         metric = (scaled @ scaled.T).astype(np.float64)
         metric[np.diag_indices_from(metric)] += 1.0
-        factor = lower_cholesky(metric, "the curvature of a small fit", in_place=True)
-        self.precondition = partial(solve_factored, factor)
+        # I + F W F^T, with row curvatures W
+        factor = linalg.lower_cholesky(metric, "the curvature of a small fit", in_place=True)
+        self.precondition = partial(linalg.solve_factored, factor)
         newton = rows.weighted(curvature[:, np.newaxis] * start + gradient)
 
         def function(c: Doubles) -> tuple[float, Doubles]:

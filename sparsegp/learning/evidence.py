@@ -88,12 +88,7 @@ class Members:
 
     @classmethod
     def of_sites(
-        cls,
-        x: Floats,
-        target: Any,
-        mean: Doubles,
-        precision: Doubles,
-        weight: Doubles | None = None,
+        cls, x: Floats, target: Any, mean: Doubles, precision: Doubles, weight: Doubles | None
     ) -> tuple[Self, Doubles]:
         """Create from the sites of all rows; also return these sites as one array, (2, d).
 

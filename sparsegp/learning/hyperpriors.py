@@ -59,21 +59,11 @@ def gamma(t: Doubles, mean: float, freedom: float) -> tuple[Doubles, Doubles]:
 
 
 class Quantity(NamedTuple):
-    """A quantity q; log q, or q if it may be negative, is factor * parameter (+ log p).
+    """A quantity q; log q, or q if it may be negative, is factor * parameter (+ log p)."""
 
-    Attributes
-    ----------
-    names : str
-        Regular expression for the names of its parameters.
-    factor : float
-    columns : bool
-        Whether log p is added, for p columns.
-    positive : bool
-    """
-
-    names: str
+    names: str  # regular expression for the names of its parameters
     factor: float = 1.0
-    columns: bool = False
+    columns: bool = False  # whether log p is added, for p columns
     positive: bool = True
 
 

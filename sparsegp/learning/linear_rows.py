@@ -34,24 +34,12 @@ MIN_NOISE = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """Rows with a softmax likelihood and latent values that are linear in their features.
+    """Rows with a softmax likelihood and latent values that are linear in their features."""
 
-    Attributes
-    ----------
-    features : Floats (d, n)
-        Large products are computed in their precision.
-    target : array (n,)
-        Class codes.
-    n_latent : int
-        Number of latent values per row: the number of classes.
-    weights : Floats (n,), optional
-        Weights of the log likelihoods of the rows.
-    """
-
-    features: Floats
-    target: Any
-    n_latent: int
-    weights: Floats | None = None
+    features: Floats  # (d, n); large products are computed in their precision
+    target: Any  # class codes (n,)
+    n_latent: int  # number of latent values per row: the number of classes
+    weights: Floats | None = None  # of the log likelihoods of the rows (n,)
 
     bound: ClassVar[float] = 0.5
     """Upper bound on the curvature of -log p in the latent values."""

@@ -24,25 +24,14 @@ class Objective:
     """Function to minimise: phi(parameters, sites) - log P(parameters), in nats.
 
     For Gaussian noise the sites are functions of its variance: `evaluate` then ignores the given
-    sites, uses these, and returns the full gradient.
-
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        One for each latent value.
-    likelihood : Likelihood
-        Initial kernels and likelihood; they define the parameters.
-    members : Members
-        The active rows; for a single process in the order of inclusion.
-    sum_rows : callable
-        Computes the sums over all other rows that count.
-    hyperprior : Hyperprior, optional
+    sites, uses these, and returns the full gradient. The kernels, one for each latent value, and
+    the likelihood are the initial ones; they define the parameters.
     """
 
     kernels: Sequence[Kernel]
     likelihood: Likelihood
-    members: Members
-    sum_rows: SumRows
+    members: Members  # the active rows; for a single process in the order of inclusion
+    sum_rows: SumRows  # computes the sums over all other rows that count
     hyperprior: Hyperprior = field(default_factory=Hyperprior)
 
     @property
@@ -50,10 +39,6 @@ class Objective:
         """Initial parameters of kernels and likelihood, (q,)."""
         own = [kernel.parameters() for kernel in self.kernels]
         return np.concatenate([*own, self.likelihood.parameters()])
-
-    def model(self, parameters: Doubles) -> tuple[list[Kernel], Likelihood]:
-        """Return the kernels and the likelihood with these parameters, (q,)."""
-        return with_parameters(self.kernels, self.likelihood, parameters)
 
     def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
         """Return the criterion and its gradient, (q,), for sites (2, d).
@@ -63,7 +48,8 @@ class Objective:
         NumericalError, SettingsError
             If the parameters are too large or too small for the kernels or the likelihood.
         """
-        (kernels, likelihood), members = self.model(parameters), self.members
+        kernels, likelihood = with_parameters(self.kernels, self.likelihood, parameters)
+        members = self.members
         if isinstance(likelihood, Gaussian):
             sites = noise_sites(likelihood, members.target, members.weight)
         found = evidence(kernels, likelihood, members, sites, self.sum_rows)
@@ -75,7 +61,7 @@ class Objective:
 
     def recompute_sites(self, parameters: Doubles) -> Doubles:
         """Recompute the sites of a single process, (2, d), in the order of inclusion."""
-        (kernel,), likelihood = self.model(parameters)
+        (kernel,), likelihood = with_parameters(self.kernels, self.likelihood, parameters)
         if isinstance(likelihood, Gaussian):
             return noise_sites(likelihood, self.members.target, self.members.weight)
         return sites_in_order(kernel, likelihood, self.members.x, self.members.target)

@@ -1,18 +1,12 @@
 """Minimise the criterion for fixed active rows: the inner loop of learning (SLH 3.3).
 
 The gradient of the criterion phi(parameters, sites) is known for fixed sites, while the sites
-depend on the parameters. The strategies differ in how they deal with this:
-
-- ``constant``: the sites are fixed. Criterion and gradient agree, so the criterion never increases.
-- ``hybrid``: the sites are fixed during a line search and recomputed for each new direction. The
-  criterion may then increase.
-- ``exact``: the sites are recomputed for each evaluation. The criterion is exact but the gradient
-  is not; line searches compare values only, but may find no descent direction.
+depend on the parameters. The `STRATEGIES` differ in how they deal with this.
 
 Of the `Objective` only its two methods are used; sites may have any shape.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -81,31 +75,17 @@ class Descent:
     The criterion is divided by the largest absolute element of its initial gradient, so that the
     first step along the gradient changes no parameter by more than one. The strategies work on the
     scaled criterion.
-
-    Attributes
-    ----------
-    problem, start, steps, bounds
-        See `descend`.
-    sites : Doubles
-        Current sites.
-    evaluations : int
-        Number of evaluations of the criterion and its gradient.
-    scale : float
-    points : list of Doubles (q,)
-        Parameters at the start and after every step.
-    values : list of float
-        The criterion there, with the sites at that time.
     """
 
     problem: Objective
     start: Doubles
-    sites: Doubles
+    sites: Doubles  # current ones
     steps: int
     bounds: Bounds
-    evaluations: int = 0
+    evaluations: int = 0  # of the criterion and its gradient
     scale: float = 1.0
-    points: list[Doubles] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
+    points: list[Doubles] = field(default_factory=list)  # parameters at the start and each step
+    values: list[float] = field(default_factory=list)  # the criterion, with sites of that time
 
     @property
     def parameters(self) -> Doubles:
@@ -131,8 +111,12 @@ class Descent:
         self.points.append(np.array(parameters))
         self.values.append(float(scaled * self.scale))
 
-    def ascent(self, sites: Callable[[Doubles], Doubles]) -> tuple[Ascent, Function]:
-        """Return an ascent of minus the criterion, with no outward gradient at the bounds."""
+    def ascents(self, sites: Callable[[Doubles], Doubles]) -> Iterator[tuple[Ascent, Function]]:
+        """Yield the ascent of minus the criterion, and the function, after each step that moved it.
+
+        There is no outward gradient at the bounds. A step that fails is repeated without the
+        quasi-Newton memory.
+        """
         low, high = self.bounds
 
         def function(parameters: Doubles) -> tuple[float, Doubles]:
@@ -140,27 +124,25 @@ class Descent:
             outward = np.where(gradient < 0, parameters >= high, parameters <= low)
             return -value, np.where(outward, 0.0, -gradient)
 
-        return Ascent.at(self.start, function), function
-
-    def step(self, ascent: Ascent, function: Function) -> bool:
-        """Take a step, without the quasi-Newton memory if that fails; return whether it moved."""
-        before = ascent.point
-        if not ascent.gradient.any():
-            return False
-
         def within(parameters: Doubles) -> Doubles:
-            return np.asarray(np.clip(parameters, *self.bounds))
+            return np.asarray(np.clip(parameters, low, high))
 
-        ascent.step(function, np.array, project=within)
-        if ascent.point is before and ascent.steps:
-            ascent.steps, ascent.changes, ascent.gains = [], [], []
-            ascent.step(function, np.array, project=within)
-        return ascent.point is not before
+        ascent = Ascent.at(self.start, function)
+        for _ in range(self.steps):
+            before = ascent.point
+            if ascent.gradient.any():
+                ascent.step(function, np.array, project=within)
+                if ascent.point is before and ascent.steps:
+                    ascent.steps, ascent.changes, ascent.gains = [], [], []
+                    ascent.step(function, np.array, project=within)
+            if ascent.point is before:
+                break
+            yield ascent, function
 
 
 @STRATEGIES.register("constant")
 def constant(descent: Descent) -> None:
-    """Keep the sites fixed, so that value and gradient agree, and minimise by L-BFGS-B."""
+    """Minimise by L-BFGS-B for fixed sites: value and gradient agree, so that no step goes up."""
 
     def function(parameters: Doubles) -> tuple[float, Doubles]:
         return descent.evaluate(parameters, descent.sites)
@@ -181,11 +163,8 @@ def constant(descent: Descent) -> None:
 
 @STRATEGIES.register("hybrid")
 def hybrid(descent: Descent) -> None:
-    """Recompute the sites after every line search."""
-    ascent, function = descent.ascent(lambda _: descent.sites)
-    for _ in range(descent.steps):
-        if not descent.step(ascent, function):
-            break
+    """Recompute the sites after every line search, after which the criterion may increase."""
+    for ascent, function in descent.ascents(lambda _: descent.sites):
         descent.sites = descent.problem.recompute_sites(ascent.point)
         ascent.value, ascent.gradient = function(ascent.point)
         descent.record_step(ascent.point, -ascent.value)
@@ -193,10 +172,10 @@ def hybrid(descent: Descent) -> None:
 
 @STRATEGIES.register("exact")
 def exact(descent: Descent) -> None:
-    """Recompute the sites for every evaluation; accept steps that lower the criterion."""
-    ascent, function = descent.ascent(descent.problem.recompute_sites)
-    for _ in range(descent.steps):
-        if not descent.step(ascent, function):
-            break
+    """Recompute the sites for every evaluation: the criterion is exact but its gradient is not.
+
+    Steps are accepted by the value alone; there may be no direction of descent.
+    """
+    for ascent, _ in descent.ascents(descent.problem.recompute_sites):
         descent.record_step(ascent.point, -ascent.value)
-    descent.sites = descent.problem.recompute_sites(ascent.point)
+    descent.sites = descent.problem.recompute_sites(descent.parameters)

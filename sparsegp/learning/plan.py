@@ -89,61 +89,26 @@ class Size:
 class Plan:
     """Plan of a search, without the candidates.
 
-    Attributes
-    ----------
-    first : Size
-        Trials of the first candidates, and of those that are learnt from them.
-    count : int, optional
-        Number of first candidates; see `Candidates.first`.
-    by_column : bool
-        Whether per-column length scales, and a metric, are learnt.
-    by_warping : bool
-        Whether input warping is learnt from these length scales.
-    grown : sequence of Size
-        Trials of more active rows: a quarter (not in a regression) and half of the smallest of
-        `sizes`, then those of `sizes` that are not too large for a trial.
-    sizes : sequence of int
-        Numbers of active rows to choose from, ascending; empty if the number is given.
-    from_first : bool
-        Whether length scales are learnt from the best of the few first candidates too, if others
-        lead these: they make better starts.
-    ends_early : bool
-        Whether no length scales are learnt if no candidate leads the kernel of the settings.
-    errors : float
-        Standard errors by which the winner must lead the kernel of the settings.
-    safe : int, optional
-        Number of a candidate that is selected unless the winner leads it by a standard error, or
-        must lead the kernel of the settings.
-    reestimation : Size, optional
-        Rows and active rows with which the length scales of the best are re-estimated.
-    confirmation : Size, optional
-        Trials that decide between kinds of kernel, if more rows can be fitted than are re-estimated
-        from.
-    n_rows, n_active : int
-        Numbers of rows and of active rows of the run, unless the latter are chosen from `sizes`.
-    is_regression : bool
-        Whether it is a regression.
-    noise : float, optional
-        NLPP above which labels are mostly noise, see `noise_level`; if given, the search ends early
-        there.
+    The sizes `grown` are a quarter (not in a regression) and half of the smallest of `sizes`, then
+    those of `sizes` that are not too large for a trial.
     """
 
-    first: Size
-    by_column: bool
-    count: int | None = None
-    by_warping: bool = False
-    grown: Sequence[Size] = ()
-    sizes: Sequence[int] = ()
-    from_first: bool = False
-    ends_early: bool = False
-    errors: float = 0.0
-    safe: int | None = None
-    reestimation: Size | None = None
-    confirmation: Size | None = None
-    n_rows: int = 0
-    n_active: int = 0
+    first: Size  # of trials of the first candidates, and of those that are learnt from them
+    by_column: bool  # whether per-column length scales, and a metric, are learnt
+    count: int | None = None  # number of first candidates; see `Candidates.first`
+    by_warping: bool = False  # whether input warping is learnt from these length scales
+    grown: Sequence[Size] = ()  # of trials of more active rows
+    sizes: Sequence[int] = ()  # numbers of active rows to choose from, ascending; empty if given
+    from_first: bool = False  # learn from the best of the few first too: they make better starts
+    ends_early: bool = False  # learn no length scales if none leads the kernel of the settings
+    errors: float = 0.0  # standard errors by which the winner must lead the kernel of the settings
+    safe: int | None = None  # candidate to select unless the winner leads it, see `Search.select`
+    reestimation: Size | None = None  # with which length scales of the best are re-estimated
+    confirmation: Size | None = None  # of trials that decide between kinds, if these have more rows
+    n_rows: int = 0  # of the run
+    n_active: int = 0  # of the run, unless it is chosen from `sizes`
     is_regression: bool = False
-    noise: float | None = None
+    noise: float | None = None  # `noise_level`, above which the search ends early
 
     @classmethod
     def of(

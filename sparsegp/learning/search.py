@@ -1,24 +1,11 @@
-"""The stages of a search for the kernel; see docs/explanation/search.md.
+"""The stages of a search for the kernel, which docs/explanation/search.md describes.
 
-1. Candidates are compared on few rows.
-2. The best candidates that allow it get per-column length scales (learning/by_column.py), and so
-   does the sum of a rough kernel, which learns corners, and a smooth one, which learns trends. The
-   best kernel that depends on distances alone gets a metric (learning/metric.py). The best kernel
-   with `laplace` then gets input warping.
-3. The best candidate is selected; it must lead a given kernel by two standard errors. A sum or a
-   kernel with a metric, whose fits take longer, must lead all others by one.
-4. The length scales of the best kernel of each kind are re-estimated from half of some more rows,
-   with more active rows, and the better kind is kept.
-5. If the number of active rows is not given, it is doubled as long as the expected gain is enough.
-6. The length scales are re-estimated from all of these rows.
-
-Where labels are mostly noise, the last costly stage gains little. The fourth, and with it the
-sixth, is left out unless length scales gained two standard errors; without them the second, but for
-one kernel with `laplace`, unless linear kernels are led.
-
-In stages 1 to 3 candidates are judged by the same held-out rows, which no fit has seen. Decisions
-are made at the end of a stage, when all its trials are known, and depend on nothing else. So the
-choice depends neither on the number of parallel trials, nor on interruptions.
+They are the methods `compare`, `refine`, `select`, `reestimate`, `grow` and `finish` of `Search`.
+In the first three, candidates are judged by the same held-out rows, which no fit has seen; a sum or
+a kernel with a metric, whose fits take longer, must lead all others. Where labels are mostly noise,
+the last costly stage gains little, and is left out unless earlier ones gained much. Decisions are
+made at the end of a stage, when all its trials are known, and depend on nothing else. So the choice
+depends neither on the number of parallel trials, nor on interruptions.
 """
 
 import math
@@ -31,15 +18,7 @@ from sparsegp.learning.by_column import with_warping
 from sparsegp.learning.metric import FULL, MAX_METRIC_COLUMNS, NONE, is_per_column
 from sparsegp.learning.plan import Plan, Size
 from sparsegp.learning.space import Candidate, Candidates
-from sparsegp.learning.trials import (
-    ALL_RUNGS,
-    OUT_OF_TIME,
-    Choice,
-    Outcome,
-    Trial,
-    TryOut,
-    gain_of,
-)
+from sparsegp.learning.trials import ALL_RUNGS, OUT_OF_TIME, Choice, Outcome, Trial, TryOut, gain_of
 
 MIN_ROWS_FOR_SUM, MIN_ROWS_FOR_SUM_IN_REGRESSION = 2000, 1000
 """With fewer rows the length scales of a sum of a rough and a smooth kernel are noise; a regression
@@ -79,26 +58,15 @@ class Search:
     ----------
     candidates, plan, try_out
         See `search`.
-
-    Attributes
-    ----------
-    outcomes : dict of int to Outcome
-        Outcomes of the last stage that was completed, by candidate number.
-    winner : int
-    n_active : int or None
-        Number of active rows chosen so far.
-    slower : set of int
-        Sums and candidates with a metric, whose fits take longer.
-    is_reestimated : bool
-        Whether length scales were re-estimated.
     """
 
     def __init__(self, candidates: Candidates, plan: Plan, try_out: TryOut) -> None:
         self.candidates, self.plan, self.try_out = candidates, plan, try_out
-        self.outcomes: dict[int, Outcome] = {}
-        self.winner, self.n_active = 0, plan.sizes[0] if plan.sizes else None
-        self.slower: set[int] = set()
-        self.is_reestimated = False
+        self.outcomes: dict[int, Outcome] = {}  # of the last completed stage, by candidate number
+        self.winner = 0
+        self.n_active = plan.sizes[0] if plan.sizes else None  # chosen so far
+        self.slower: set[int] = set()  # sums and candidates with a metric, whose fits take longer
+        self.is_reestimated = False  # whether length scales have been
 
     def compare(self) -> bool:
         """Compare the first candidates on few rows."""
@@ -306,7 +274,7 @@ class Search:
         if len(learnt) == 1:
             return dict.fromkeys(learnt, 0.0)
         trials = [
-            replace(self._later_trial(n, REESTIMATED, size), kernel=each.kernel, first=first)
+            self._later_trial(n, REESTIMATED, size, kernel=each.kernel, first=first)
             for n, each in learnt.items()
         ]
         return _nlpp(self.try_out(trials, f"kinds of kernel on {size.rows} rows"))
@@ -315,9 +283,9 @@ class Search:
         self, numbers: Sequence[int], size: Size, first: int = 0
     ) -> Mapping[int, Outcome]:
         """Re-estimate the length scales of candidates, from the rows from `first` on."""
-        trials = [self._later_trial(n, REESTIMATED, size) for n in numbers]
-        how: dict[str, Any] = {"by_column": True, "again": True, "first": first}
-        return self.try_out([replace(each, **how) for each in trials], "length scales again")
+        how = {"by_column": True, "again": True, "first": first}
+        trials = [self._later_trial(n, REESTIMATED, size, **how) for n in numbers]
+        return self.try_out(trials, "length scales again")
 
     def _set_winner(self, number: int, learnt: Mapping[int, Outcome]) -> None:
         """Make a candidate the winner, with its re-estimated kernel."""
@@ -363,10 +331,10 @@ class Search:
         """Return whether a candidate is nearly as good as `best`, within `CLOSE_ERRORS`."""
         return not self.outcomes[best].leads(self.outcomes[number], CLOSE_ERRORS)
 
-    def _later_trial(self, number: int, stage: int, size: Size) -> Trial:
+    def _later_trial(self, number: int, stage: int, size: Size, **more: Any) -> Trial:
         """Return a trial of a candidate with its learnt kernel."""
-        candidate = self.candidates.known[number]._replace(kernel=self.outcomes[number].kernel)
-        return Trial.of(number, candidate, stage, size)
+        trial = Trial.of(number, self.candidates.known[number], stage, size)
+        return replace(trial, **{"kernel": self.outcomes[number].kernel, **more})
 
     def choice(self, ended: str) -> Choice:
         """Return the result of the search."""

@@ -91,14 +91,6 @@ class Candidates:
     variances : mapping of str to Doubles (p,)
         Variances of the scaled columns by scaling rule, the rule of the settings first.
     seed : int
-
-    Attributes
-    ----------
-    known : list of Candidate
-        All candidates so far, by number.
-    n_columns : int
-    safe : int
-        Number of the candidate for very few rows: `SAFE`, or `linear` with many columns.
     """
 
     def __init__(self, kernel: str, variances: Mapping[str, Doubles], seed: int) -> None:
@@ -110,7 +102,7 @@ class Candidates:
         self._variances, self._seed = variances, seed
         given = parse(kernel)
         filled = [Candidate(str(given.fill(each)), rule) for rule, each in variances.items()]
-        self.known = filled[:1]
+        self.known = filled[:1]  # all candidates so far, by number
         for point in INITIAL_POINTS if few else WIDE_POINTS:
             self._number(point._replace(scaling=point.scaling % len(rules)))
         self.known += filled[1:]
@@ -118,7 +110,7 @@ class Candidates:
             slope = LEVEL / (float(each.sum()) or 1.0)
             self.known.append(Candidate(str(parse(f"{LEVEL} + {slope:.6g}*linear")), rule))
         self.n_first = len(self.known)
-        self.safe = SAFE if few else self.n_first - 1
+        self.safe = SAFE if few else self.n_first - 1  # for very few rows; `linear` if many columns
 
     def first(self, count: int | None = None) -> list[int]:
         """Return the numbers of the first candidates; by default no points of `spread`."""

@@ -17,41 +17,18 @@ ALL_RUNGS, OUT_OF_TIME = "all rungs", "max_seconds"
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate, and how it is fitted.
+    """A candidate, and how it is fitted."""
 
-    Attributes
-    ----------
-    number : int
-        Number of the candidate, from 0.
-    kernel : str
-        Its text, complete.
-    scaling : str
-        The scaling rule of the inputs.
-    rung : int
-    rows : int
-        Number of rows to fit, from the beginning of the sample.
-    n_active : int
-    by_column : bool
-        Whether per-column length scales are learnt first, starting from that kernel.
-    metric : str
-        The metric that is learnt before the fit.
-    again : bool
-        Whether length scales are re-estimated from `rows` rows, held-out ones too, without a fit.
-    first : int
-        First row for that; without `by_column` the first row to fit, and those before it are
-        predicted.
-    """
-
-    number: int
-    kernel: str
-    scaling: str
-    rung: int
-    rows: int
+    number: int  # of the candidate, from 0
+    kernel: str  # its text, complete
+    scaling: str  # the scaling rule of the inputs
+    rung: int  # the stage
+    rows: int  # how many are fitted, from the beginning of the sample
     n_active: int
-    by_column: bool = False
-    metric: str = NONE
-    again: bool = False
-    first: int = 0
+    by_column: bool = False  # per-column length scales are learnt first, starting from that kernel
+    metric: str = NONE  # learnt before the fit
+    again: bool = False  # re-estimate length scales from `rows`, held-out ones too, without a fit
+    first: int = 0  # where these rows begin; without `by_column`, those before are predicted
 
     @classmethod
     def of(
@@ -66,32 +43,17 @@ class Trial:
 class Outcome:
     """Outcome of a trial on the held-out rows.
 
-    Attributes
-    ----------
-    kernel : str
-        The kernel of the trial, with the length scales that were learnt.
-    nlpp : float or None
-        Mean of -log p of the true class or target, in nats (two-fold cross-validated if length
-        scales were only re-estimated); None if the trial failed.
-    error : float or None
-        Error rate; in a regression mean squared error over the variance of the targets.
-    ece : float or None
-        Expected calibration error with 15 bins of equal width, for classes.
-    seconds : float
-        Processor time.
-    failure : str
-        Why the trial failed, if it did.
-    log_p : Doubles (m,)
-        Log p of each held-out row, times its weight over the mean weight; empty if nothing was
-        fitted.
+    `nlpp` is the mean of -log p of the true class or target, in nats; two-fold cross-validated if
+    length scales were only re-estimated. Of each held-out row, `log_p` (m,) holds log p times its
+    weight over the mean weight.
     """
 
-    kernel: str
-    nlpp: float | None
-    error: float | None
-    ece: float | None
-    seconds: float
-    failure: str = ""
+    kernel: str  # with the length scales that were learnt
+    nlpp: float | None  # None if the trial failed
+    error: float | None  # in a regression mean squared error over the variance of the targets
+    ece: float | None  # expected calibration error with 15 bins of equal width, for classes
+    seconds: float  # processor time
+    failure: str = ""  # why the trial failed, if it did
     log_p: Doubles = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
 
     def leads(self, other: "Outcome", errors: float = 1.0) -> bool:

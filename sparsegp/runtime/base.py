@@ -35,23 +35,16 @@ def do_nothing() -> None:
 class Runtime(ABC):
     """Holder of row blocks, which sends messages to them; a context manager.
 
-    Attributes
-    ----------
-    n_blocks : int
-        Number of blocks that were built.
-    n_workers : int
-        Number of threads or workers that work in parallel.
-    recovery : callable
-        Set by the driver: returns the messages that bring a new block up to date. Used only by
-        runtimes that can lose blocks.
+    The driver sets `recovery`, which returns the messages that bring a new block up to date; it is
+    used only by runtimes that can lose blocks.
 
     Exceptions of a block method or a task reach the caller unchanged, with a note that names the
     block (the first one, if several raise) or the task. If workers are lost for good, calls raise a
     ClusterError.
     """
 
-    n_blocks: int
-    n_workers: int
+    n_blocks: int  # that were built
+    n_workers: int  # threads or workers that work in parallel
 
     def __init__(self) -> None:
         self.n_blocks = 0

@@ -25,14 +25,9 @@ def usable_cpus() -> int:
 
 
 class ThreadRuntime(Runtime):
-    """Runtime that runs blocks in a pool of threads.
+    """Runtime that runs blocks in a pool of threads, by default one for each usable processor.
 
     While it is open, BLAS is limited to one thread in the whole process; `close` restores it.
-
-    Parameters
-    ----------
-    n_threads : int, optional
-        Default: the number of usable processors.
 
     Raises
     ------

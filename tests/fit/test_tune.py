@@ -157,17 +157,21 @@ Y = ((X[:, 0] > 1.0) ^ (X[:, 3] > 1.5)).astype(int)
 """Labels by thresholds of two of five columns, one of which has outliers."""
 
 
-@pytest.mark.slow
-def test_auto_leads_the_default_kernel_where_columns_are_unlike():
+def auto_and_default(X, y, n_active):
+    """Return a model of the first 300 rows, and the NLPP of the others by it and the default."""
     models = [
-        sparsegp.train(X[:300], Y[:300], kernel=kernel, n_active=80, runtime="threads=1")
+        sparsegp.train(X[:300], y[:300], kernel=kernel, n_active=n_active, runtime="threads=1")
         for kernel in ("auto", "50*rbf + 50*matern52")
     ]
-    auto, default = (nlpp(model, X[300:], Y[300:]) for model in models)
+    return models[0], *(nlpp(model, X[300:], y[300:]) for model in models)
+
+
+@pytest.mark.slow
+def test_auto_leads_the_default_kernel_where_columns_are_unlike():
+    model, auto, default = auto_and_default(X, Y, 80)
     assert auto < 0.7 * default
-    assert models[0].settings["scaling"] == "quantile"
-    relevances = models[0].relevances
-    assert set(np.argsort(relevances)[-2:]) == {0, 3}
+    assert model.settings["scaling"] == "quantile"
+    assert set(np.argsort(model.relevances)[-2:]) == {0, 3}
 
 
 @pytest.mark.slow
@@ -191,12 +195,8 @@ def test_classes_on_two_sides_of_a_plane_get_a_linear_kernel():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 8))
     y = (rng.random(1000) < 1 / (1 + np.exp(-X @ rng.normal(size=8)))).astype(int)
-    models = [
-        sparsegp.train(X[:300], y[:300], kernel=kernel, n_active=60, runtime="threads=1")
-        for kernel in ("auto", "50*rbf + 50*matern52")
-    ]
-    assert "linear" in models[0].settings["kernel"]
-    linear, default = (nlpp(model, X[300:], y[300:]) for model in models)
+    model, linear, default = auto_and_default(X, y, 60)
+    assert "linear" in model.settings["kernel"]
     assert linear < default
 
 

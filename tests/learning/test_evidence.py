@@ -251,7 +251,8 @@ def test_rows_that_are_not_active_count_and_no_others(case):
     )
     selection = run.finish()
     active = selection.active
-    members, sites = Members.of_sites(active.x, active.target, *active.sites(run.settings.n_latent))
+    own = active.sites(run.settings.n_latent)
+    members, sites = Members.of_sites(active.x, active.target, *own, None)
     spare = pieces(N, TILE).bit_length()
 
     def sum_rows(*model):

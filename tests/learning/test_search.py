@@ -49,6 +49,9 @@ class Nature:
             found[trial.number] = Outcome(kernel, *figures, log_p=noise - nlpp)
         return found
 
+    def searched(self, plan, kernel="50*rbf", rules=RULES):
+        return search(Candidates(kernel, rules, 0), plan, self.try_out)
+
 
 def learnt(kernel, p=2):
     """Return what stands for a kernel with a length scale for each of p columns."""
@@ -75,7 +78,7 @@ def hash_of(text):
 def outcome(nature, max_trials=14, n=500, learns_again=False, errors=0.0, held_out=0, **how):
     plan = replace(Plan.of((n, held_out, 2), 60, max_trials, **how), errors=errors)
     plan = plan if learns_again else replace(plan, reestimation=None)
-    return search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
+    return nature.searched(plan)
 
 
 @pytest.mark.parametrize(
@@ -231,13 +234,13 @@ def test_with_too_few_rows_for_a_sum_a_second_rough_kernel_is_tried(n, n_classes
 
 def test_the_parts_of_a_sum_have_the_same_scaling_and_kinds_have_one():
     rules = {"auto": np.ones(2), "quantile": np.full(2, 4.0)}
-    candidates, rough, smooth = Candidates("50*rbf", rules, 0), "30.0*laplace(3.2)", "50.0*rbf(2.0)"
+    rough, smooth = "30.0*laplace(3.2)", "50.0*rbf(2.0)"
     nature = Nature({GIVEN: 0.2, smooth: 0.3, rough: 0.1})
-    search(candidates, Plan.of((5000, 0, 2), 60, None), nature.try_out)
+    nature.searched(Plan.of((5000, 0, 2), 60, None), rules=rules)
     sums = [t.kernel for t in nature.trials if t.by_column and t.kernel.startswith(f"{rough} + ")]
     assert sums == [f"{rough} + {smooth}"]
     nature = Nature({ROUGH: 0.1}, noise=10.0)
-    search(Candidates("50*rbf", rules, 0), Plan.of((5000, 0, 2), 60, None), nature.try_out)
+    nature.searched(Plan.of((5000, 0, 2), 60, None), rules=rules)
     again = [(trial.kernel, trial.scaling) for trial in nature.trials if trial.again]
     assert again[:2] == [(ROUGH, "quantile"), (ROUGH, "auto")]
 
@@ -287,9 +290,7 @@ def test_what_is_nearly_as_good_has_a_trial_of_its_own(nlpp, near):
 @pytest.mark.parametrize(("p", "mixed"), [(256, True), (257, False)])
 def test_many_columns_have_length_scales_but_no_metric(p, mixed):
     given, nature = "50.0*rbf(11.3)", Nature({"50.0*rbf(11.3)": 0.1}, p=p)
-    search(
-        Candidates(given, {"auto": np.ones(p)}, 0), Plan.of((300, 0, p), 60, None), nature.try_out
-    )
+    nature.searched(Plan.of((300, 0, p), 60, None), given, {"auto": np.ones(p)})
     assert {trial.kernel for trial in nature.trials if trial.by_column} > {given}
     assert [t.kernel for t in nature.trials if t.metric == "full"] == [given] * mixed
 
@@ -371,7 +372,7 @@ def test_beside_sums_alone_a_simpler_kernel_is_confirmed_on_more_rows(n):
     smooth = "25.0*rbf(1.0) + 25.0*matern52(1.0)"
     sums = {learnt(smooth): 0.1, learnt(f"{ROUGH} + {smooth}"): 0.101}
     nature = Nature({smooth: 0.2, ROUGH: 0.2, **sums, learnt(ROUGH): 0.102}, noise=10.0)
-    search(Candidates(smooth, RULES, 0), Plan.of((n, 0, 2), 60, None), nature.try_out)
+    nature.searched(Plan.of((n, 0, 2), 60, None), smooth)
     again = [t.kernel for t in nature.trials if t.again and t.first]
     assert again == [*sums, *[learnt(ROUGH)][: n > 8000]]
 
@@ -427,8 +428,7 @@ def test_what_cannot_be_learnt_again_gives_way_to_what_can_and_is_nearly_as_good
     plane = "10.0 + 5.0*linear"
     for noise, best in ((0.0, plane), (10.0, ROUGH)):
         nature = Nature({plane: 0.1, **BEST, GIVEN: 0.9}, noise=noise)
-        candidates, plan = Candidates(plane, RULES, 0), Plan.of((5000, 0, 2), 60, None)
-        found = search(candidates, plan, nature.try_out)
+        found = nature.searched(Plan.of((5000, 0, 2), 60, None), plane)
         assert found.kernel == (learnt(best) if best == ROUGH else best)
         assert {t.kernel for t in nature.trials if t.again} <= {ROUGH, learnt(ROUGH)}
         assert plane not in [t.kernel for t in nature.trials if t.metric == "full"]
@@ -514,9 +514,9 @@ def test_what_is_learnt_again_gets_more_active_rows(nlpp, n_active):
     [(0, 10.0, {"auto", "quantile"}), (0, 0.0, {"auto"}), (2, 10.0, {"auto"})],
 )
 def test_a_regression_learns_with_both_scalings_if_they_are_close(n_classes, noise, learnt_with):
-    candidates = Candidates("50*rbf", {"auto": np.ones(2), "quantile": np.full(2, 4.0)}, 0)
     nature = Nature({GIVEN: 0.1, "50.0*rbf(2.0)": 0.2, ROUGH: 0.9}, noise=noise)
-    search(candidates, Plan.of((800, 0, 2), 60, None, n_classes=n_classes), nature.try_out)
+    rules = {"auto": np.ones(2), "quantile": np.full(2, 4.0)}
+    nature.searched(Plan.of((800, 0, 2), 60, None, n_classes=n_classes), rules=rules)
     smooth = [t for t in nature.trials if t.by_column and "laplace" not in t.kernel]
     assert {t.scaling for t in smooth if "additive" not in t.kernel} == learnt_with
 
@@ -535,8 +535,7 @@ def test_a_regression_learns_with_both_scalings_if_they_are_close(n_classes, noi
 )
 def test_where_labels_are_mostly_noise_it_ends_early(n, nlpp, noise, level, stages):
     nature = Nature({"30*laplace(1.6)": nlpp, "30.0*laplace(1.6)": nlpp}, noise=noise)
-    plan = replace(Plan.of((n, 0, 2), 60, None), noise=level)
-    found = search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
+    found = nature.searched(replace(Plan.of((n, 0, 2), 60, None), noise=level))
     assert {trial.rung for trial in nature.trials} == stages
     assert found.ended == "all rungs"
 
@@ -546,7 +545,7 @@ def test_where_nothing_leads_the_linear_kernels_one_laplace_is_learnt_first(gain
     """If there is much to learn then, the other kernels get length scales too."""
     nature = Nature({GIVEN: 0.95, ROUGH: 0.9, learnt(ROUGH): 0.9 - gain}, noise=30.0)
     plan = replace(Plan.of((1400, 0, 2), 60, None), noise=0.75)
-    found = search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
+    found = nature.searched(plan)
     first, *others = [trial.kernel for trial in nature.trials if trial.by_column]
     assert first == ROUGH
     assert (GIVEN in others) == (gain > 0.0)
@@ -554,15 +553,12 @@ def test_where_nothing_leads_the_linear_kernels_one_laplace_is_learnt_first(gain
     assert found.ended == "all rungs"
     before = len(nature.trials) - len(others) - 1
     for time in range(before, len(nature.trials)):
-        nature = replace(nature, trials=[], time=time)
-        found = search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
-        assert found.ended == "max_seconds"
+        assert replace(nature, trials=[], time=time).searched(plan).ended == "max_seconds"
 
 
 def test_length_scales_that_gain_much_are_learnt_again_even_from_noise():
     nature = Nature({GIVEN: 0.9, learnt(GIVEN): 0.8})
-    plan = replace(Plan.of((5000, 0, 2), 60, None), noise=0.75)
-    search(Candidates("50*rbf", RULES, 0), plan, nature.try_out)
+    nature.searched(replace(Plan.of((5000, 0, 2), 60, None), noise=0.75))
     assert {trial.rung for trial in nature.trials} == {1, 2, 4}
 
 
