@@ -12,10 +12,8 @@ from sparsegp.types import DaskArray
 
 BLOCK_VALUES = 1 << 22
 """Target number of values per chunk: 4 MiB of bytes, 32 MiB of doubles."""
-
 LARGEST_BLOCK = 1 << 28
 """Maximum number of values per chunk, for wide rows or large stored chunks: 2 GiB of doubles."""
-
 MAX_BLOCKS = 1 << 17
 """Maximum number of chunks per table: 2 TB of floats."""
 
@@ -65,8 +63,7 @@ def from_memory(X: Any, source: str = "X") -> DaskArray:
     is_sparse = hasattr(X, "tocsr")
     X = X.tocsr() if is_sparse else np.asarray(X)
     rows = tuple(row_blocks(X.shape[0], X.shape[1], source))
-    whole = da.from_array(X, (rows, -1), name=False, asarray=not is_sparse)
-    return dense(whole)
+    return dense(da.from_array(X, (rows, -1), name=False, asarray=not is_sparse))
 
 
 def dense(X: DaskArray) -> DaskArray:

@@ -44,46 +44,22 @@ def code(level: str) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Column:
-    """An input column of the training rows, and its encoding.
-
-    Parameters
-    ----------
-    name, kind : str
-        Its name, and one of `KINDS`.
-    parts : tuple of str
-        Suffixes of the names of its encoded columns; empty if it is left out.
-    missing : float
-        Fraction of the training rows where it is missing.
-    fill : float
-        Replaces a missing number, or the time of a missing date, in years.
-    levels, counts : tuple
-        For a category: its frequent levels and their numbers of rows.
-    rare : tuple of str
-        Its other levels.
-    note : str
-        Why it is left out.
-    form : str
-        Date format, form of numbers (see numerals.py), or "words" for truth values, if they were
-        text in training.
-    zone : str
-        "none" if no date of the training rows had a time zone, "other" if all had, and not all UTC.
-    means : tuple of tuple of float
-        For each rare level, mean labels in place of codes, the last parts: those without each of
-        the `FOLDS`, for rows to learn from, and then those of all.
-    """
+    """An input column of the training rows, and its encoding."""
 
     name: str
-    kind: str
-    parts: tuple[str, ...] = ()
-    missing: float = 0.0
-    fill: float = 0.0
-    levels: tuple[str, ...] = ()
-    counts: tuple[int, ...] = ()
-    rare: tuple[str, ...] = ()
-    note: str = ""
-    form: str = ""
-    zone: str = ""
+    kind: str  # one of `KINDS`
+    parts: tuple[str, ...] = ()  # suffixes of the names of its encoded columns; () if left out
+    missing: float = 0.0  # fraction of the training rows where it is missing
+    fill: float = 0.0  # replaces a missing number, or the time of a missing date, in years
+    levels: tuple[str, ...] = ()  # frequent ones of a category,
+    counts: tuple[int, ...] = ()  # their numbers of rows,
+    rare: tuple[str, ...] = ()  # and all other levels
+    note: str = ""  # why it is left out
+    form: str = ""  # of text: date format, form of numbers (numerals.py), or "words" of truth
+    zone: str = ""  # "none" if no date had a time zone, "other" if all had, and not all UTC
     means: tuple[tuple[float, ...], ...] = ()
+    """For each rare level, mean labels in place of codes, the last parts: those without each of the
+    `FOLDS`, for rows to learn from, and then those of all."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Column":

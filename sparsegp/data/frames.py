@@ -22,10 +22,8 @@ from sparsegp.types import DaskArray, Integers
 
 MAX_NAMES, MAX_FAULTS = 20, 8
 """Maximum number of names, and of unusable columns, listed in a message."""
-
 Where: TypeAlias = Callable[[int, Any], str]
 """Describes where a value is, given its row and column name, for messages."""
-
 UNNAMED = "unnamed "
 """Start of the name of a column without one; its position follows."""
 
@@ -127,6 +125,11 @@ def is_number(value: Any) -> bool:
     return False
 
 
+def given_as(name: str, kind: str) -> str:
+    """Return how the kind of a column is given, for messages."""
+    return f"`kinds` {shlex.quote(quote_if_needed(f'{name}={kind}'))}"
+
+
 def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
     """Return the message that a value cannot be read; `name` is that of a column to learn.
 
@@ -144,8 +147,7 @@ def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
     if not name and not isinstance(value, str | Number):
         remedy = ", or train again with such values"
     if remedy and name and kind == "number":
-        pair = shlex.quote(quote_if_needed(f"{name}=category"))
-        remedy += f", or have its column read as words by `kinds` {pair}"
+        remedy += f", or have its column read as words by {given_as(name, 'category')}"
     return f"{place}: {quoted(value)} is not a {expected}: correct it{remedy}"
 
 
@@ -213,8 +215,7 @@ def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> l
             f"{source} must have the columns that were trained on; missing: "
             f"{listed(missing)}; found: {listed(found)}"
         )
-    if min(len({*names}) - len(names) for names in (wanted, found)) < 0:
-        raise DataError(f"{source} must have one column of each name, as those trained on")
+    require_distinct(found, source)
     return [places[name] for name in wanted]
 
 
@@ -236,8 +237,7 @@ def real_numbers(X: Any, source: str, where: Where = by_row) -> NDArray[Any]:
     DataError
         If some values are not numbers; the first one is named.
     """
-    if hasattr(X, "toarray"):
-        X = X.toarray()
+    X = X.toarray() if hasattr(X, "toarray") else X
     if isinstance(X, np.ma.MaskedArray):
         X = np.ma.filled(X.astype(float), np.nan)
     try:
@@ -279,26 +279,13 @@ def frame_names(X: Any) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A data frame, split into parts.
+    """A data frame of pandas, split into parts, which may be delayed."""
 
-    Parameters
-    ----------
-    empty : pandas.DataFrame
-        Columns and their dtypes, without rows.
-    parts : sequence of pandas.DataFrame or delayed
-    lengths : sequence of int
-        Number of rows of each part; none is empty.
-    where : callable
-        Describes where a value is, for messages.
-    of_file : bool
-        Whether it was read from a file by options, and is not the caller's.
-    """
-
-    empty: Any
+    empty: Any  # columns and their dtypes, without rows
     parts: Sequence[Any]
-    lengths: Sequence[int]
+    lengths: Sequence[int]  # numbers of rows of the parts; none is empty
     where: Where = by_row
-    of_file: bool = False
+    of_file: bool = False  # whether it was read from a file by options, and is not the caller's
 
     @classmethod
     def of(cls, X: Any, source: str, scheduler: Any = None) -> "Frame":
@@ -342,8 +329,7 @@ class Frame:
         found = zip(self.parts, self.starts, each, strict=True)
         parts = [part.iloc[some - start] for part, start, some in found if len(some)]
         lengths = [*filter(None, map(len, each))]
-        new: Any = {"where": lambda row, name: self.where(int(rows[row]), name)}
-        return replace(self, parts=parts, lengths=lengths, **new)
+        return replace(self, parts=parts, lengths=lengths, where=partial(_among, self.where, rows))
 
     def numbers(self, source: str) -> DaskArray:
         """Return the values of all columns as numbers, (n, p); NaN where one is missing.
@@ -367,17 +353,17 @@ class Frame:
         import dask.array as da  # noqa: PLC0415 - slow to import
         from dask.delayed import delayed  # noqa: PLC0415
 
-        task = delayed(function, pure=False)
-        places = (partial(_from, self.where, start) for start in self.starts)
-        blocks = [
-            da.from_delayed(task(part, where), (length, p), dtype, np.empty((0, 0), dtype))
-            for part, where, length in zip(self.parts, places, self.lengths, strict=True)
-        ]
+        task, blocks = delayed(function, pure=False), []
+        for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True):
+            where = partial(_among, self.where, range(start, start + length))
+            values = task(part, where)
+            blocks.append(da.from_delayed(values, (length, p), dtype, np.empty((0, 0), dtype)))
         return da.concatenate(blocks) if blocks else da.empty((0, p), dtype)
 
 
-def _from(where: Where, start: int, row: int, column: Any) -> str:
-    return where(start + row, column)
+def _among(where: Where, rows: Any, row: int, column: Any) -> str:
+    """Describe where the value of one of some rows is."""
+    return where(int(rows[row]), column)
 
 
 def _numbers(part: Any, where: Where, source: str, dtype: np.dtype[Any]) -> NDArray[Any]:

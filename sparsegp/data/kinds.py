@@ -26,7 +26,7 @@ from sparsegp.data.column import (
     UNTYPED,
     Column,
 )
-from sparsegp.data.frames import Frame, Where, frame_names, refuse, unlikeness, unreadable
+from sparsegp.data.frames import Frame, Where, frame_names, listed, refuse, unlikeness, unreadable
 from sparsegp.data.numerals import form_of
 from sparsegp.data.values import TRUTHS, date_form, dates, numbers, texts, zone_of, zones
 from sparsegp.errors import DataError, quoted
@@ -35,15 +35,10 @@ from sparsegp.types import Doubles, Integers
 FOUND = {
     "boolean": "truth",
     "integer": "whole number",
-    "floating": "number",
-    "mixed-integer-float": "number",
-    "decimal": "number",
-    "datetime": "date",
-    "datetime64": "date",
-    "date": "date",
     "categorical": "category",
-    "string": UNTYPED,
-    "mixed-integer": UNTYPED,
+    **dict.fromkeys(("floating", "mixed-integer-float", "decimal"), "number"),
+    **dict.fromkeys(("datetime", "datetime64", "date"), "date"),
+    **dict.fromkeys(("string", "mixed-integer"), UNTYPED),
 }
 """Kinds of columns by the type that pandas infers."""
 
@@ -74,35 +69,17 @@ numbers; beside words, up to `CODES` numbers with on average `MIN_LEVEL_ROWS` ro
 
 @dataclass
 class Tally:
-    """Statistics of some rows of a column.
-
-    Attributes
-    ----------
-    n, missing : int
-        Number of rows, and of missing values.
-    low, high : Doubles (q,)
-        Range of numbers, or of the parts of dates.
-    drawn : Doubles (m,)
-        Numbers, or times in years, of the rows drawn for the median.
-    levels : Counter
-        Number of rows of each level of a category, of at most `MAX_LEVELS` + 1 levels.
-    first : tuple or None
-        Row and value of the first value that is not missing.
-    fault : tuple or None
-        Row and value of the first unreadable value.
-    zones : set of str
-        Which time zones dates have (`values.zones`).
-    """
+    """Statistics of some rows of a column."""
 
     n: int
     missing: int
-    low: Doubles
+    low: Doubles  # range of numbers, or of the parts of dates, (q,)
     high: Doubles
-    drawn: Doubles
-    levels: Counter[str] = field(default_factory=Counter)
-    first: tuple[int, Any] | None = None
-    fault: tuple[int, Any] | None = None
-    zones: set[str] = field(default_factory=set)
+    drawn: Doubles  # numbers, or times in years, of the rows drawn for the median, (m,)
+    levels: Counter[str] = field(default_factory=Counter)  # of a category, as by `_bounded`
+    first: tuple[int, Any] | None = None  # row and value: the first one that is not missing,
+    fault: tuple[int, Any] | None = None  # and the first unreadable one
+    zones: set[str] = field(default_factory=set)  # see `values.zones`
 
     def __add__(self, other: "Tally") -> "Tally":
         """Return the statistics of these rows followed by others."""
@@ -158,13 +135,12 @@ def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) 
     allowed = (*KINDS, DROP)
     if unknown := [name for name in given if name not in frame.names]:
         raise DataError(
-            f"kinds must be of columns of {source}; it has no {', '.join(unknown[:20])}; found: "
-            f"{', '.join(frame.names[:20])}"
+            f"kinds must be of columns of {source}; it has no {listed(unknown)}; found: "
+            f"{listed(frame.names)}"
         )
     if wrong := [f"{name}={kind}" for name, kind in given.items() if kind not in allowed]:
         raise DataError(f"kinds must be one of: {', '.join(allowed)}; got {', '.join(wrong)}")
-    dtypes = enumerate(frame.empty.dtypes)
-    objects = [place for place, dtype in dtypes if pd.api.types.is_object_dtype(dtype)]
+    objects = [n for n, each in enumerate(frame.empty.dtypes) if pd.api.types.is_object_dtype(each)]
     found = [{each} for each in _found(frame.empty, range(len(frame.names)))]
     parts = compute_each(
         partial(_found, places=objects), frame.parts if objects else (), scheduler=scheduler

@@ -22,18 +22,14 @@ logger = logging.getLogger(__name__)
 
 REAL_KINDS = "biuf"
 """Kinds of dtype that hold real numbers: bool, integers, floats."""
-
 CODE = re.compile(r"\s*[+-]?0\d")
 """Start of numbers with leading zeros, which are codes."""
 TOO_LARGE = 2.0**63
 """Whole numbers of at least this size do not fit into 64 bits."""
-
 LONGEST = 200
 """Maximum length of a label in bytes: an array of strings is as wide as its longest one."""
-
 FEW, ROWS_PER_CLASS = 20, 5
 """More than `FEW` classes need on average `ROWS_PER_CLASS` rows each; integers raise a warning."""
-
 OTHER_COLUMN = "labels in another column need label_column"
 REMEDY = f"numbers to predict need a regression (task=regression), and {OTHER_COLUMN}"
 
@@ -178,17 +174,12 @@ def known_codes(
 class Numbers:
     """Standardisation of the targets y of a regression: (y - offset) / scale.
 
-    Parameters
-    ----------
-    offset, scale : float
-        Mean and standard deviation of the training targets; the scale is 1 if all are the same.
-    form : str, optional
-        Form of the targets, if they were numbers in words; see `as_numbers`.
+    Offset and scale are their mean and standard deviation in training; it is 1 if all are the same.
     """
 
     offset: float
     scale: float
-    form: str | None = None
+    form: str | None = None  # of targets that were numbers in words; see `as_numbers`
 
     def __post_init__(self) -> None:
         least = 1 / MAX_MAGNITUDE

@@ -36,25 +36,13 @@ SEVERAL = 5
 
 @dataclass(frozen=True)
 class Numeral:
-    """A number in words.
-
-    Attributes
-    ----------
-    value : float
-    style : tuple of str
-        What stands before and after it; a plural as its singular.
-    whole, part : str
-        What stands before the decimal mark, with marks between thousands; a point, and the digits
-        after it.
-    is_enclosed : bool
-        Whether it is negative as it stands in parentheses.
-    """
+    """A number in words."""
 
     value: float
-    style: tuple[str, str]
-    whole: str
-    part: str
-    is_enclosed: bool
+    style: tuple[str, str]  # what stands before and after it; a plural as its singular
+    whole: str  # what stands before the decimal mark, with marks between thousands
+    part: str  # a point, and the digits after it
+    is_enclosed: bool  # whether it is negative as it stands in parentheses
 
     @classmethod
     def of(cls, word: str, decimal: str) -> Self | None:
@@ -116,12 +104,11 @@ def _read(words: Sequence[str], decimal: str) -> list[Numeral]:
     numerals, styles = list[Numeral](), set[tuple[str, str]]()
     for word in words:
         numeral = Numeral.of(word, decimal)
-        if numeral is None:
+        if numeral and (numeral.value or any(numeral.style)):
+            styles.add(numeral.style)
+        if numeral is None or len(styles) > 1:
             return []
         numerals.append(numeral)
-        styles |= {numeral.style} if numeral.value or any(numeral.style) else set()
-        if len(styles) > 1:
-            return []
     return numerals if styles else []
 
 

@@ -34,16 +34,12 @@ from sparsegp.types import Booleans, Doubles, Floats
 REACH = 0.75
 """Minimum reach: columns that were normalised to the frame fill it, but a sample of 50 rows may
 fill only four fifths."""
-
 EVEN = 1.0 / 3.0
 """Polarisation of a uniform distribution over the frame."""
-
 KNOTS = 256
 """Maximum number of quantiles per column that the rule "quantile" stores."""
-
 OUTERMOST = 1.0 / 2000.0
 """Ranks are clipped this far from 0 and 1, so that normal scores stay within 3.3."""
-
 Draw = Callable[[], Floats]
 """Returns some training rows (m, p), the same ones on every call."""
 
@@ -53,32 +49,16 @@ class Scaling:
     """The map x -> (x - shift) * factor of each column, or of its normal scores if it has knots.
 
     A distance metric may then mix the scaled columns (learning/metric.py).
-
-    Parameters
-    ----------
-    shift, factor : Doubles (p,)
-    name : str
-        The rule applied: "standard", "range", "quantile" or "none" (`auto` resolves to one).
-    knots : Doubles (p, m), optional
-        Evenly spaced quantiles of each column, from its minimum to its maximum. The normal score of
-        x is the normal quantile of its rank among them; ties get the middle of their ranks.
-    kept : Booleans (p,), optional
-        Columns left unscaled: indicators of levels, truth and missing values, which stay 0 and 1.
-    mixing : Doubles (p, p), optional
-        Matrix by which scaled rows are multiplied.
-
-    Raises
-    ------
-    DataError
-        If the numbers are not finite, or the shapes do not match.
     """
 
     shift: Doubles
     factor: Doubles
-    name: str
+    name: str  # the rule: "standard", "range", "quantile" or "none" (`auto` resolves to one)
     knots: Doubles | None = None
-    kept: Booleans | None = None
-    mixing: Doubles | None = None
+    """Evenly spaced quantiles of each column, from its minimum to its maximum, (p, m). The normal
+    score of x is the normal quantile of its rank among them; ties get the middle of their ranks."""
+    kept: Booleans | None = None  # unscaled columns, (p,): of levels, truth and missing values
+    mixing: Doubles | None = None  # matrix by which scaled rows are multiplied, (p, p)
 
     def __post_init__(self) -> None:
         shift, factor, knots, mixing = self.shift, self.factor, self.knots, self.mixing

@@ -14,7 +14,6 @@ from sparsegp.errors import DataError, quoted, short
 
 SMALL = 1 << 28
 """Bytes of memory that every machine is assumed to have."""
-
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
 """Suffixes of compressed files, and the names of their formats in fsspec."""
 

@@ -14,16 +14,12 @@ from sparsegp.types import Booleans, DaskArray, Doubles, Integers
 
 PIECE_VALUES = 1 << 20
 """Number of values of a chunk that are converted to doubles at a time."""
-
 PRECISION = 24
 """Significant bits kept of means and variances, as in a float32."""
-
 SMALLEST = -1074
 """Exponent of the smallest positive double."""
-
 RESEMBLING = 1000
 """Number of rows from which correlations of columns are computed."""
-
 Moments: TypeAlias = tuple[int, Doubles, Doubles, Doubles, Doubles, Doubles, bool]
 """Statistics of rows: count, minima and maxima, the first row, the mean as difference from it (so
 that its error is small however far from zero a column lies), the sum of squared deviations from the
@@ -34,17 +30,8 @@ mean, and whether all values are whole numbers."""
 class Summary:
     """Statistics of the columns of X (n, p).
 
-    Parameters
-    ----------
-    n, p : int
-        Number of rows and columns.
-    low, high : array (p,)
-        Minimum and maximum of each column.
-    mean, variance : array (p,)
-        Moments of each column (the variance divides by n), doubles rounded to the precision of
-        a float32: see `summarise`.
-    whole : bool
-        Whether all values are whole numbers, whatever their type.
+    Means and variances, which divide by n, are doubles rounded to the precision of a float32: see
+    `summarise`.
     """
 
     n: int
@@ -53,7 +40,7 @@ class Summary:
     high: Doubles
     mean: Doubles
     variance: Doubles
-    whole: bool
+    whole: bool  # whether all values are whole numbers, whatever their type
 
     def of(self, columns: Booleans) -> "Summary":
         """Return the summary of a subset of the columns, given as a mask (p,)."""

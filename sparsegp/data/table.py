@@ -106,9 +106,11 @@ class Table:
         if n == 0 or p == 0:
             missing = "no columns to learn from" if n else "no rows"
             raise DataError(f"a table needs rows and columns; {self.source} has {missing}")
-        if self.y is not None and len(self.y) != n:
+        labels = None if self.y is None else tidy_labels(self.y, self.source)
+        object.__setattr__(self, "y", labels)
+        if labels is not None and len(labels) != n:
             raise DataError(
-                f"every row needs one label; {self.source} has {n} rows and {len(self.y)} labels"
+                f"every row needs one label; {self.source} has {n} rows and {len(labels)} labels"
             )
         if self.weights is not None:
             object.__setattr__(self, "weights", _weights(self.weights, n, self.source))
@@ -247,7 +249,7 @@ class Dataset:
 def as_table(X: Any, y: Any = None, sample_weight: Any = None, source: str = "X") -> Table:
     """Return X if it is a table, else one of arrays; with the labels and weights that are given."""
     table = X if isinstance(X, Table) else table_from_arrays(X, None, source)
-    given = {"y": None if y is None else tidy_labels(y, table.source), "weights": sample_weight}
+    given = {"y": y, "weights": sample_weight}
     return replace(table, **{name: each for name, each in given.items() if each is not None})
 
 
@@ -269,7 +271,7 @@ def table_of(name: str, given: Any, source: str) -> Table:
     return as_table(X, y, weights, source)
 
 
-def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> Table:
+def table_from_arrays(X: Any, y: Any = None, source: str = "X") -> Table:
     """Create a table from arrays.
 
     Parameters
@@ -290,16 +292,15 @@ def table_from_arrays(X: Any, y: ArrayLike | None = None, source: str = "X") -> 
     """
     if is_frame(X):
         return table_from_frame(X, y, source)
-    labels = None if y is None else tidy_labels(y, source)
     if hasattr(X, "dask"):
         X = of_known_sizes(dense(X))
         X = X.rechunk({1: -1}) if X.ndim == 2 else X
         if X.dtype.kind == "O":
             X = X.map_blocks(real_numbers, source=source, dtype=float, meta=np.empty((0, 0)))
-        return Table(X, labels, source)
+        return Table(X, y, source)
     X = X if hasattr(X, "tocsr") else real_numbers(X, source)
     require_two_dimensions(X, source)
-    return Table(from_memory(X, source), labels, source)
+    return Table(from_memory(X, source), y, source)
 
 
 def table_from_frame(
@@ -341,9 +342,9 @@ def table_from_frame(
     parts, kinds = Frame.of(frame, source), kinds or {}
     kept = [place for place, name in enumerate(parts.names) if kinds.get(name) != DROP]
     kinds = {name: kind for name, kind in kinds.items() if kind != DROP or name not in parts.names}
-    parts, labels = parts.select(kept), None if y is None else tidy_labels(y, source)
-    known: dict[str, Any] = {"names": column_names(parts.empty.columns), "label": label}
-    return Table(parts.numbers(source), labels, source, frame=parts, kinds=kinds, **known)
+    parts = parts.select(kept)
+    known: dict[str, Any] = {"y": y, "names": column_names(parts.empty.columns), "label": label}
+    return Table(parts.numbers(source), source=source, frame=parts, kinds=kinds, **known)
 
 
 def require_two_dimensions(X: Any, source: str) -> None:

@@ -34,7 +34,6 @@ Transform = Callable[..., Sequence[Rows]]
 
 TRANSFORMS: Registry[Transform] = Registry("transformation")
 """Functions by name, of rows (m, p) and parameters; they return transformed copies, (m, p) each."""
-
 KEPT = ("kernel", "kernel_per_class", "likelihood", "sites", "active_per_class", "scaling", "learn")
 """Settings that a second run takes unchanged from the first one."""
 

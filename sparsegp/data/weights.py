@@ -129,16 +129,11 @@ def effective_rows(
     family, codes, totals, places = _groups(table, counts, scheduler)
     limit, least = (0, SEPARATE_NUMBERS) if of_numbers else (MAX_REPEATED, SEPARATE)
     size = np.bincount(family, totals)
-    most_repeat = size[size > 1.0].sum() >= 0.5 * size.sum()  # have the inputs of another row
     may_repeat = (counts == 1.0).all() or (counts.sum() <= limit and (counts % 1.0 == 0).all())
-    if (
-        may_repeat
-        and most_repeat
-        and (
-            _labels_differ(family, codes, totals, least)
-            or (not of_numbers and _is_chance(table, codes, totals, places, scheduler))
-        )
-    ):
+    may_repeat &= size[size > 1.0].sum() >= 0.5 * size.sum()  # most have the inputs of another row
+    differ = may_repeat and _labels_differ(family, codes, totals, least)
+    unclear = may_repeat and not differ and not of_numbers
+    if differ or (unclear and _is_chance(table, codes, totals, places, scheduler)):
         rows = np.repeat(np.arange(len(counts)), counts.astype(np.int64))
         weights = None if (factors == 1.0).all() else factors[rows]
         return replace(_taken(table, rows, scheduler), weights=weights, repeats=True)

@@ -7,7 +7,7 @@ upper end.
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,8 @@ from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.math.normal import LOG_PEAK
 from sparsegp.types import Booleans, Doubles, Integers, Labels
 
-Numbers: TypeAlias = Integers | Doubles
-"""Counts of rows, or sums of their weights."""
-
 CALIBRATION_BINS = 15
 """Number of bins of equal width in which confidence is compared with accuracy."""
-
 INTERVAL = 0.95
 """Probability of the central interval whose coverage is reported."""
 
@@ -39,8 +35,7 @@ class Metrics:
 
 def _plain(value: Any) -> Any:
     """Return a number, text or array as JSON, which cannot hold numbers that are not finite."""
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+    value = value.tolist() if isinstance(value, np.ndarray) else value
     if isinstance(value, list):
         return [_plain(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -93,7 +88,7 @@ class Evaluation(Metrics):
     ece: float
     ece_by_chance: float
     weight: float | None = None
-    confusion: Numbers
+    confusion: Integers | Doubles
     classes: Labels
     precision: Doubles
     recall: Doubles
@@ -177,7 +172,7 @@ def _mean(values: Any, weights: Doubles | None) -> float:
 
 def reliability(
     confidence: Doubles, right: Booleans, weights: Doubles | None = None
-) -> tuple[Numbers, Doubles, Doubles]:
+) -> tuple[Integers | Doubles, Doubles, Doubles]:
     """Compare confidence (n,) with accuracy, by bins (low, high] of equal width.
 
     `right` (n,) tells which rows are predicted correctly.
@@ -247,31 +242,16 @@ def rejecting(certainty: Doubles, values: Doubles) -> tuple[Doubles, Doubles]:
 
 @dataclass(frozen=True, eq=False)
 class TwoClasses(Metrics):
-    """Metrics of n rows for a positive class; labels not seen in training count as negative.
+    """Metrics of n rows for a positive class; labels not seen in training count as negative."""
 
-    Parameters
-    ----------
-    positive : int or str or bool
-        Label of the positive class.
-    threshold : float
-        Smallest probability at which a row is predicted positive.
-    auc, average_precision : float
-        NaN if there are no positive rows, or (auc) no negative ones.
-    precision, recall, f1 : float
-        At the threshold; 0 where undefined.
-    probability : Doubles (n,)
-        Probability of the positive class.
-    is_positive : Booleans (n,)
-    """
-
-    positive: Any
-    threshold: float
-    auc: float
-    average_precision: float
-    precision: float
+    positive: Any  # its label
+    threshold: float  # smallest probability at which a row is predicted positive
+    auc: float  # NaN if there are no positive rows, or no negative ones
+    average_precision: float  # NaN if there are no positive rows
+    precision: float  # at the threshold, as the next two are; 0 where undefined
     recall: float
     f1: float
-    probability: Doubles = field(repr=False)
+    probability: Doubles = field(repr=False)  # of the positive class, (n,)
     is_positive: Booleans = field(repr=False)
 
 

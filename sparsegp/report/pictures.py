@@ -22,16 +22,12 @@ if TYPE_CHECKING:
 
 Draw = Callable[["Figure"], None]
 """Draws a plot into a figure."""
-
 MIN_KEPT = 20
 """The error of fewer rows is not plotted: one row would change it by more than 5 %."""
-
 MAX_BARS = 20
 """Maximum number of columns whose relevances are plotted."""
-
 LONGEST_NAME, LONGEST_TITLE = 40, 70
 """Maximum number of characters of a name on an axis, and of a title."""
-
 READABLE = 40
 """Maximum number of classes of a confusion matrix whose cells show numbers."""
 
@@ -196,12 +192,11 @@ def _confusion(figure: "Figure", evaluation: Evaluation) -> None:
     names = [plain(str(label)) for label in evaluation.classes.tolist()]
     side = min(max(4.8, 0.36 * len(names) + 1.6), 14.0)
     figure.set_size_inches(side + 0.8, side)
-    small = len(names) <= READABLE
     axes, counts = figure.subplots(), evaluation.confusion
     shares = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
     figure.colorbar(image, ax=axes, label="rows of the true class, %", shrink=0.8)
-    if small:
+    if len(names) <= READABLE:
         axes.set_xticks(range(len(names)), names, rotation=90 * (max(map(len, names)) > 3))
         axes.set_yticks(range(len(names)), names)
         for i, j in np.argwhere(counts):

@@ -117,7 +117,7 @@ def test_data_frames(frame, tmp_path):
         for name in ("size", "age"):
             with pytest.raises(DataError, match=rf".* missing: income; found: age, {name}"):
                 one.predict_proba(X.rename(columns={"income": name}))
-        with pytest.raises(DataError, match="X must have one column of each name"):
+        with pytest.raises(DataError, match="X has 2 columns 'age'"):
             one.predict_proba(pd.concat([X, X], axis=1))
     model = sparsegp.train(X.rename(columns={"age": ""}), frame["label"], n_active=10)
     assert model.names == ("unnamed 0", "income")

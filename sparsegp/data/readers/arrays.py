@@ -17,6 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import LARGEST_BLOCK, from_function, row_blocks
+from sparsegp.data.frames import listed
 from sparsegp.data.labels import tidy_labels
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.storage import (
@@ -33,13 +34,10 @@ from sparsegp.errors import DataError
 
 Header = Callable[[IO[bytes], str], tuple[tuple[int, ...], bool, np.dtype[Any]]]
 """Reads shape, whether in Fortran order, and type of an array from the start of a file."""
-
 LABELS = (r"(?<![A-Za-z0-9])X(?![A-Za-z0-9])", "y")
 """Pattern of the X of X.npy, X_train.npy, foo_X.npy, and its replacement for the labels."""
-
 PIECE = 1 << 20
 """Number of bytes that are read at a time."""
-
 ARRAYS = ("X", "y", "X_train", "y_train", "X_test", "y_test")
 
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -72,8 +70,6 @@ def _files(
     name: str, header: Header, labels: Sequence[tuple[str, str]], split: tuple[str, str]
 ) -> Dataset:
     """Read a file and its labels, and the test rows in the same folder if they have labels."""
-    with opened(name) as file:
-        header(file, name)  # faults of this file come before those of the others
     train, test = _table(name, _beside(name, *labels), header), None
     inputs = _beside(name, split)
     if inputs and (y := _beside(inputs, *labels)):
@@ -103,11 +99,11 @@ def _idx_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.d
 def _table(inputs: str, labels: str | None, header: Header) -> Table:
     """Create a table from two files; uncompressed rows in C order are read lazily."""
     y = None
-    if labels is not None:
-        with opened(labels) as file:
-            y = tidy_labels(_values(file, labels, *header(file, labels)), labels)
     with opened(inputs) as file:
         shape, fortran, dtype = header(file, inputs)
+        if labels is not None:
+            with opened(labels) as beside:
+                y = tidy_labels(_values(beside, labels, *header(beside, labels)), labels)
         packed = unpacked(inputs) != inputs
         if len(shape) != 2 or fortran or dtype.kind in "SU" or packed:
             return table_from_arrays(_values(file, inputs, shape, fortran, dtype), y, inputs)
@@ -234,10 +230,9 @@ def _dataset(
         return Dataset(table("X", "y" if "y" in names else None))
     tested = "X_test" in names
     if not {"X_train", "y_train"} | ({"y_test"} if tested else set()) <= set(names):
-        found = ", ".join(each[:40] for each in sorted(names)[:20]) or "nothing"
         raise DataError(
-            f"{source} must hold X and y, or X_train, y_train and perhaps X_test, y_test; "
-            f"found: {found}"
+            f"{source} must hold X and y, or X_train, y_train and perhaps X_test, y_test; found: "
+            f"{listed(sorted(names)) or 'nothing'}"
         )
     test = table("X_test", "y_test") if tested else None
     return Dataset(table("X_train", "y_train"), test)

@@ -9,7 +9,6 @@ import numpy as np
 
 from sparsegp.data.column import KINDS
 from sparsegp.data.frames import UNNAMED, Frame, Where, by_row, column_places, listed
-from sparsegp.data.labels import tidy_labels
 from sparsegp.data.table import Table, table_from_frame
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import pairs_in, plural, words_in
@@ -45,29 +44,6 @@ class Columns:
         Of a text file.
     missing : sequence of str, or str
         Additional markers of missing values in a text file.
-    n_features : int, optional
-        Number of inputs of a model. A file with exactly as many columns is read without labels.
-    names : tuple of str, optional
-        Names of these columns, if the model has them. From a file with named columns only these
-        are read, and the labels.
-    labels : bool
-        Whether to read labels.
-    known : str, optional
-        Label column of the training rows of a model, which the file may have too.
-    known_id : str, optional
-        Id column of the training rows of a model.
-    weight : str, optional
-        Weight column of these rows, by name or number: the file may have it beside the inputs.
-    known_kinds : mapping of str to str
-        Kinds of the columns of a model trained on a data frame.
-    known_missing : sequence of str
-        Additional markers of missing values in the training file of a model.
-    layout : Layout, optional
-        Layout of a text file, if it is already known.
-    before : pair of int
-        Numbers of preceding lines and rows of the text, if this is a part of one.
-    called : str
-        Name of the file in warnings; by default its own.
     """
 
     label_column: str | int | None = None
@@ -79,17 +55,23 @@ class Columns:
     decimal: str | None = None
     encoding: str | None = None
     missing: Sequence[str] = ()
+    labels: bool = True  # whether to read labels
+
+    # of a model, and of the rows that it was trained on
     n_features: int | None = None
+    """Number of inputs. A file with exactly as many columns is read without labels."""
     names: tuple[str, ...] | None = None
-    labels: bool = True
-    known: str | None = None
+    """Names of inputs. From a file with named columns only these are read, and the labels."""
+    known: str | None = None  # label column, which the file may have too
     known_id: str | None = None
-    weight: str | None = None
+    weight: str | None = None  # by name or number: the file may have it beside the inputs
     known_kinds: Mapping[str, str] = field(default_factory=dict)
     known_missing: Sequence[str] = ()
-    layout: Any = None
-    before: tuple[int, int] = (0, 0)
-    called: str = ""
+
+    # of a part of a stream
+    layout: Any = None  # a `Layout`, if it is already known
+    before: tuple[int, int] = (0, 0)  # numbers of preceding lines and rows
+    called: str = ""  # name of the file in warnings; by default its own
 
     def __post_init__(self) -> None:
         for column, kind in self.kinds.items():
@@ -118,17 +100,19 @@ class Columns:
         return tuple(dict.fromkeys((*self.missing, *self.known_missing)))
 
     @property
-    def named(self) -> list[str]:
+    def asked(self) -> set[str]:
+        """Names and numbers of columns that users give."""
+        given = (self.label_column, self.id_column, *self.drop, *self.kinds)
+        return {str(each) for each in given if each is not None}
+
+    @property
+    def named(self) -> set[str | None]:
         """Names and numbers of all columns that are asked for."""
-        known = (self.known, self.known_id, self.weight, *(self.names or ()))
-        given = (self.label_column, self.id_column, *self.drop, *self.kinds, *known)
-        return [str(each) for each in given if each is not None]
+        return self.asked.union((self.known, self.known_id, self.weight), self.names or ())
 
     def named_in(self, fields: Sequence[str]) -> bool:
         """Return whether fields are a header: they have a requested name, or all of a model."""
-        given = (self.label_column, self.id_column, *self.drop, *self.kinds)
-        asked = {str(each) for each in given if each is not None}
-        asked = {each for each in asked if not each.removeprefix("-").isdecimal()}
+        asked = {each for each in self.asked if not each.removeprefix("-").isdecimal()}
         return bool(asked & {*fields}) or (bool(self.names) and {*(self.names or ())} <= {*fields})
 
     @property
@@ -144,24 +128,13 @@ class Columns:
 
 
 class Places(NamedTuple):
-    """The columns of a file that are used, by index, and what is known about them.
+    """The columns of a file that are used, by index, and what is known about them."""
 
-    Attributes
-    ----------
-    inputs : dict of int to str
-        The name of each; in a file without names that in a model, or a numbered one.
-    label, id : int or None
-    kinds : dict of str to str
-        Kinds of inputs by name, as far as they are given or known.
-    named : bool
-        Whether the columns of the file have names.
-    """
-
-    inputs: dict[int, str]
+    inputs: dict[int, str]  # their names; in a file without names those in a model, or numbered
     label: int | None
     id: int | None
-    kinds: dict[str, str]
-    named: bool
+    kinds: dict[str, str]  # of inputs by name, as far as they are given or known
+    named: bool  # whether the columns of the file have names
 
     @property
     def others(self) -> list[int]:
@@ -279,9 +252,8 @@ def table_of(
         For messages.
     """
     label, ids = (None if each is None else names[each] for each in (places.label, places.id))
-    y = None if label is None else tidy_labels(beside[label], source)
-    frame = replace(frame, of_file=True)
-    table = table_from_frame(frame, y, source, places.kinds, label)
+    y = None if label is None else beside[label]
+    table = table_from_frame(replace(frame, of_file=True), y, source, places.kinds, label)
     if ids is not None:
         table = replace(table, beside={ids: _ids(beside[ids], ids, source)})
     return table if places.named else replace(table, names=None)

@@ -20,30 +20,23 @@ from sparsegp.errors import DataError, quoted
 
 HEAD, SNIFFED, COMPARED = 1 << 20, 20, 1000
 """Number of characters examined, of rows for the delimiter, and of rows for the rest."""
-
 DELIMITERS, SPACE = ";\t,|", " "
 SPELT = {"\\t": "\t", "tab": "\t", "space": SPACE}
 """Delimiters that are detected, in order of preference, before white space; names for some."""
-
 MIN_STEPS = 10
 """Minimum number of columns of a scale whose steps, such as wavelengths, are column names."""
-
 DASHES = frozenset(("-", "--", "---", "\N{EN DASH}", "\N{EM DASH}"))
 MISSING = DASHES.union(
     ("", "NA", "N/A", "n/a", "n.a.", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL", "None"),
     ("?", "\\N", "NaT", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
 )
 """Words that stand for a missing value in every column, dashes in inputs alone."""
-
 COMMENT = "#"
 """Start of first lines that may be neither a header nor values."""
-
 DELIMITER_MARK = re.compile(r'(?i:("?)sep=([^\r\n"])\2*\1)[ \t]*(\r\n?|\n)')
 """Pattern of a first line that names the delimiter for spreadsheets."""
-
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
 """Pattern of words that look like a date."""
-
 logger = logging.getLogger(__name__)
 
 UTF_8, WINDOWS, LAST_RESORT = "utf-8-sig", "cp1252", "latin-1"
@@ -113,12 +106,12 @@ def layout_of(name: str, columns: Columns) -> Layout:
     comma if numbers have one and none has a point. The first row is a header if its fields are
     unlike those of the rows below.
     """
-    encoding = _encoding(name, columns)
+    encoding, called = _encoding(name, columns), columns.called or name
     head, cut = head_of(name, encoding)
     mark = DELIMITER_MARK.match(head)
     head, marked = (head[mark.end() :], mark[2]) if mark else (head, None)
     if head.startswith(COMMENT):
-        where = f"{columns.called or name}, line {1 + bool(mark)}"
+        where = f"{called}, line {1 + bool(mark)}"
         _refuse_comment(head, cut, columns.delimiter or marked, where)
     delimiter = columns.delimiter or marked or _delimiter(head, cut, name)
     delimiter = SPELT.get(delimiter, delimiter)
@@ -138,7 +131,6 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if has_header is not False and is_short and is_full and are_words:
         fields, has_header = ["", *fields], True  # as R's write.table writes it
     if has_header is None:
-        called = columns.called or name
         has_header = columns.named_in(fields) or _is_header(fields, rest, decimal, called)
     header = column_names(fields) if has_header else None
     is_told = columns.header or columns.named_in(fields)
@@ -239,10 +231,7 @@ def _is_header(
 ) -> bool:
     """Return whether the first row is a header: its fields are unlike those below.
 
-    Raises
-    ------
-    DataError
-        If some fields are unlike those below, and at least as many are like them.
+    If some are, and at least as many are like them, that is an error.
     """
     tests = (number(decimal).fullmatch, DATE.fullmatch)
     if not rest:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data.column import NUMBERS, UNTYPED
-from sparsegp.data.frames import UNNAMED, Frame, listed
+from sparsegp.data.frames import UNNAMED, Frame, given_as, listed
 from sparsegp.data.labels import labels_from_text, short_strings
 from sparsegp.data.numerals import MINUS, form_of
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
@@ -31,22 +31,18 @@ from sparsegp.data.readers.layout import (
 from sparsegp.data.storage import require_memory
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError, quoted
-from sparsegp.lists import plural, quote_if_needed
+from sparsegp.lists import plural
 
 logger = logging.getLogger(__name__)
 
 CHUNK_VALUES = 1 << 20
 """Number of fields that pandas reads at a time."""
-
 ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[dD]")
 """Pattern of column names such as `id`, `customer_id` and `CustomerID`."""
-
 EXACT = 2**53
 """Whole number up to which all have a float of their own."""
-
 LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
-
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
 WITH_COMMA = re.compile(rf"[+{MINUS}-]?[\d.]*\d,\d\d?( ?[%$€£])?")
@@ -79,11 +75,8 @@ def read_text(name: str, columns: Columns) -> Dataset:
         elif values[place].dtype.kind in "iu" and values[place].abs().max() > EXACT:
             logger.warning("%s has numbers with more digits than count in the %s", name, how)
         elif each not in places.kinds and look_like_dates(values[place]):
-            pair = shlex.quote(quote_if_needed(f"{each}=date"))
-            said = (
-                "%s has numbers like 20241231 in the input %s; if they are dates, give `kinds` %s"
-            )
-            logger.warning(said, name, shlex.quote(each), pair)
+            said = "%s has numbers like 20241231 in the input %s; if they are dates, give %s"
+            logger.warning(said, name, shlex.quote(each), given_as(each, "date"))
     frame = Frame.of(values[[*places.inputs]].rename(columns=places.inputs), name)
     beside = {
         names[place]: text.labels(place, texts, place == places.id)
@@ -209,9 +202,8 @@ class Text:
             is_known = place == places.label or places.inputs[place] in places.kinds
             are_whole = not is_known and all(map(str.isdecimal, words))
             if are_whole and sum(map(bool, map(CODE.fullmatch, words))) >= SEVERAL:
-                pair = shlex.quote(quote_if_needed(f"{name}=category"))
-                said = "%s has zeros in front of numbers in the input %s; for codes give `kinds` %s"
-                logger.warning(said, self.name, named, pair)
+                said = "%s has zeros in front of numbers in the input %s; for codes give %s"
+                logger.warning(said, self.name, named, given_as(name, "category"))
 
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
@@ -296,13 +288,7 @@ class Text:
                 yield line + self.columns.before[0], row
 
     def _require_width(self) -> int:
-        """Return the number of rows without blank ones at the end.
-
-        Raises
-        ------
-        DataError
-            If a row does not have as many fields as the first one.
-        """
+        """Return the number of rows, all as wide as the first, without blank ones at the end."""
         width, filled = self.layout.width, 0
         for row, (line, fields) in enumerate(self._rows(), 1):
             if len(fields) != width:
