@@ -90,6 +90,14 @@ def require_shapes(
             )
 
 
+def require_numbers(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Raise a ValueError if numbers of a model are not finite or too large."""
+    for key, array in arrays.items():
+        limited = array.dtype.kind == "f" and not key.startswith(("scaling.", "medians"))
+        if limited and not float(np.abs(array).max(initial=0.0)) <= MAX_MAGNITUDE:
+            raise ValueError(f"{key} holds values that are not finite, or too large")
+
+
 def _fields(kind: Any) -> Iterator[tuple[str, Any, bool, bool]]:
     """Yield the name, the type apart from None, whether optional, and whether `TRIANGLES`."""
     hints = get_type_hints(kind)

@@ -293,7 +293,7 @@ def test_large_inputs_of_a_linear_kernel_lose_their_variances_in_good_order(size
 
 @pytest.mark.parametrize("how", [{}, {"method": "exact"}])
 def test_models_that_could_not_be_read_are_not_written(how, tmp_path, monkeypatch):
-    monkeypatch.setattr("sparsegp.model.checks.MAX_MAGNITUDE", 2.0)
+    monkeypatch.setattr("sparsegp.state.MAX_MAGNITUDE", 2.0)
     X = np.random.default_rng(0).normal(size=(120, 2))
     how |= {"task": "regression", "kernel": "0.001*rbf", "learn": "none", "out": tmp_path / "run"}
     with pytest.raises(NumericalError, match=r"must be finite .* holds values that are not"):

@@ -9,7 +9,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import TextIO
 
 from sparsegp.errors import Interrupted, masked, visible
 from sparsegp.interrupt import StoppedAtOnce, StopRequest
@@ -20,8 +19,10 @@ AGAIN, INTERRUPTED = "run it again", 130
 
 def main() -> None:
     """Run the program; signals are caught before anything slow is imported."""
-    if sys.stderr is not None:  # it was not closed before the program began
-        sys.stderr = _without_buffer(sys.stderr)
+    if (stream := sys.stderr) is not None:  # it was not closed before the program began
+        # a buffer on a full disk would fail again when worker processes start, and at exit
+        raw = os.fdopen(stream.fileno(), "wb", buffering=0, closefd=False)
+        sys.stderr = TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)
     remedy = resuming()
     code = INTERRUPTED if remedy == AGAIN else Interrupted.exit_code
     try:
@@ -34,15 +35,6 @@ def main() -> None:
 
         show([str(stop)], err=True)
         sys.exit(code)
-
-
-def _without_buffer(stream: TextIO) -> TextIO:
-    """Return a stream to the same file that keeps nothing which could not be written.
-
-    A buffer on a full disk would fail again when worker processes start, and at exit.
-    """
-    raw = os.fdopen(stream.fileno(), "wb", buffering=0, closefd=False)
-    return TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)
 
 
 def resuming(words: Sequence[str] | None = None) -> str:

@@ -1,5 +1,6 @@
 """`sparsegp estimate`."""
 
+import timeit
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, show
 from sparsegp.errors import SettingsError, size
 from sparsegp.lists import plural
@@ -21,15 +21,12 @@ SELECTING, ROUNDS, A_ROW, FACTORS, STARTING = 2.0, 60.0, 25e3, 60.0, 1.0
 """Time of a selection relative to its matrix products; iterations of a posterior; operations per
 row and class in each; operations divided by the cube of the active rows; seconds to start. From
 three runs on two cores. A regression takes no iterations, but twice `FACTORS`, for eigenvectors."""
-TRIED = 50
-"""Number of matrix products in the benchmark of them, about a tenth of a second."""
-PARTS = 3
-"""Number of parts of the memory of a process that are shown."""
-EXAMINED = 10_000
-"""Number of rows examined to find out whether there is a search for the kernel."""
+TRIED, EXAMINED, PARTS = 50, 10_000, 3
+"""Numbers of matrix products in the benchmark of them, about a tenth of a second; of rows examined
+to find out whether there is a search for the kernel; and of parts of the memory that are shown."""
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=shared.GroupedCommand)
 @click.argument("data")
 @shared.test
 @shared.task
@@ -133,8 +130,6 @@ def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:
 
 def operations_per_second() -> float:
     """Measure the operations per second of one thread in matrix products."""
-    import timeit
-
     import numpy as np
 
     from sparsegp.blas import single_threaded_blas

@@ -2,40 +2,31 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, listed, pairs, percent, records_table, show, table
+from sparsegp.cli.tune import trials_table
 from sparsegp.errors import StoreError, size
 from sparsegp.lists import join_first, quote_if_needed
-from sparsegp.settings import DenseSettings, TrainSettings, settings_given
-
-if TYPE_CHECKING:
-    from sparsegp.model import Model
-    from sparsegp.store.folders import Folder
+from sparsegp.settings import DenseSettings, TrainSettings
 
 STEP = ("step", "criterion", "evaluations")
-MAX_RELEVANT = 10
-"""Number of columns that are listed by relevance."""
-LEVELS = 4
-"""Number of levels of a category that are listed."""
+MAX_RELEVANT, LEVELS = 10, 4
+"""Numbers of columns that are listed by relevance, and of levels of a category."""
 HELD_OUT = ("heldout_error", "heldout_mse", "heldout_nlpp")
 POINT = ("n_active", "seconds", "train_error", "train_mse")
 """Columns of the tables of learning and of the selection."""
-
 GO_ON = {
     "unfinished": "; continue with `sparsegp train ... --resume`",
     "being tuned": "; continue with the same command and --resume",
 }
-
 PLAIN = {"objective": "penalised log likelihood", "rounds": "rounds with all rows"}
 """Display names of diagnostics of the posterior."""
 UNSHOWN = {"jitter", "jitter_of_metric", "rows", "validation_nlpp"}
 """Diagnostics that are shown elsewhere, or in the JSON only."""
-
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("kernels", "label", "weights", "scaling", "calibration", "posterior")),
     **dict.fromkeys(("seconds", "progress")),
@@ -58,97 +49,40 @@ def inspect(run: str, as_json: bool) -> None:
     normalised to sum to 1. An unfinished run, even one in progress, is shown as of its latest
     checkpoint.
     """
+    from sparsegp import store
+    from sparsegp.cli.facts import finished, outline, unfinished
     from sparsegp.model import load
-    from sparsegp.store import MODEL_FILE, RUN_FILE, TUNING, folder_of, read_records
 
-    folder, of_tuning = folder_of(run), folder_of(os.path.join(run, TUNING))
+    folder, of_tuning = store.folder_of(run), store.folder_of(os.path.join(run, store.TUNING))
     files, tuning = folder.sizes(), None
     try:
-        tuning = read_records(run)
+        tuning = store.read_records(run)
     except StoreError as error:
-        if MODEL_FILE not in files:  # which was saved with what was chosen
+        if store.MODEL_FILE not in files:  # which was saved with what was chosen
             raise
         show([f"warning: {error}"], err=True)
-    if MODEL_FILE in files or (RUN_FILE not in files and tuning is None):
+    if store.MODEL_FILE in files or (store.RUN_FILE not in files and tuning is None):
         found = finished(load(run))
-    elif RUN_FILE in files:
+    elif store.RUN_FILE in files:
         found = unfinished(run, folder) | {"holder": folder.holder()}
     else:
         assert tuning is not None
         state = "being tuned" if tuning["chosen"] is None else "tuned, not trained"
         found = {"state": state, **outline(tuning["settings"], tuning["data"])}
         found["holder"] = of_tuning.holder()
-    sizes = sizes_of(run, files) | {"tuning": sum(of_tuning.sizes().values())}
+    of_model, name = store.file_of(run, store.MODEL_FILE)  # which may be a file without a run
+    sizes = {
+        "model": of_model.sizes().get(name, 0),
+        "checkpoints": sum(files[name] for name in files if store.CHECKPOINT_FILE.fullmatch(name)),
+        "tuning": sum(of_tuning.sizes().values()),
+    }
     sizes = {part: count for part, count in sizes.items() if count}
     record = {"run": str(folder), **NOTHING, **found, "sizes": sizes, "tuning": tuning}
     show([json_line(record)] if as_json else in_words(record))
 
 
-def sizes_of(run: str, files: Mapping[str, int]) -> dict[str, int]:
-    """Return the bytes of the model and the checkpoints of a run, or of a single model file."""
-    from sparsegp.store import CHECKPOINT_FILE, MODEL_FILE, file_of
-
-    if not files:
-        folder, name = file_of(run, MODEL_FILE)
-        return {"model": folder.sizes().get(name, 0)}
-    of_checkpoints = (files[name] for name in files if CHECKPOINT_FILE.fullmatch(name))
-    return {"model": files.get(MODEL_FILE, 0), "checkpoints": sum(of_checkpoints)}
-
-
-def finished(model: "Model") -> dict[str, Any]:
-    """Return the record of a finished run, from its model."""
-    from sparsegp.cli.tables import facts, relevances
-
-    history = [dict(point) for point in model.history]
-    return {
-        "state": "finished",
-        **facts(model),
-        "relevances": relevances(model),
-        "calibration": asdict(model.calibration),
-        "posterior": {name: value for name, value in model.report.items() if name != "learning"},
-        "n_wanted": len(model.rows),
-        "active_rows": model.rows.tolist(),
-        "history": history,
-        "learning": model.report.get("learning", []),
-        "seconds": history[-1]["seconds"] if history else None,
-    }
-
-
-def unfinished(run: str, folder: "Folder") -> dict[str, Any]:
-    """Return the record of the newest checkpoint, or of the settings only if there is none.
-
-    Raises
-    ------
-    StoreError
-        If a file is damaged.
-    """
-    from sparsegp.store import RUN_FILE, RunDirectory, read_errors, read_progress, read_run
-
-    newest = RunDirectory(run, 1, lambda text: show([f"warning: {text}"], err=True)).load()
-    meta, arrays = ({}, {}) if newest is None else (newest[1].meta, newest[1].arrays)
-    rows = [int(row) for row in arrays.get("rows", ())]  # none while it learns
-    with read_errors(f"{folder}/{RUN_FILE}"):
-        known = outline(*read_run(folder))
-    known |= {name: meta[name] for name in ("history", "learning", "seconds") if name in meta}
-    known |= {"n_active": len(rows), "active_rows": rows, "progress": read_progress(run)}
-    return {"state": "unfinished", **known}
-
-
-def outline(settings: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that are known from settings and data."""
-    return {
-        "settings": settings,
-        "classes": data["classes"],
-        "columns": data["columns"],
-        "n_wanted": settings_given(**settings).rows_to_include(data["rows"]),
-    }
-
-
 def inputs_table(inputs: list[dict[str, Any]]) -> list[str]:
-    """Return a table of the columns of a data frame, with their most frequent levels.
-
-    They are sorted by relevance, if that is known.
-    """
+    """Return a table of the columns of a data frame, by relevance, with their frequent levels."""
     records = []
     for column in sorted(inputs, key=lambda column: -(column["relevance"] or 0.0)):
         known = column["levels"].items()
@@ -213,7 +147,6 @@ def posterior_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def in_words(record: dict[str, Any]) -> list[str]:
     """Return the lines of a record."""
-    from sparsegp.cli.tune import trials_table
     from sparsegp.kernels import brief
 
     curve, tuning = [], record["tuning"] or {"trials": (), "chosen": None}

@@ -3,11 +3,10 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,9 +15,6 @@ from sparsegp.cli.output import on_terminal, show
 from sparsegp.errors import SettingsError
 from sparsegp.lists import plural
 from sparsegp.progress import watched
-
-if TYPE_CHECKING:
-    from sparsegp.model import Model
 
 
 @click.command()
@@ -61,7 +57,7 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
         if wanted[name] is not None and not 0.0 < wanted[name] <= 1.0:
             option = shared.in_words([name])
             raise SettingsError(f"{option} must be above 0 and at most 1, got {wanted[name]:g}")
-    from sparsegp.cli.predictions import check_target, write, write_lines
+    from sparsegp.cli.predictions import check_target, predicted, write, write_lines
     from sparsegp.cli.tables import STANDARD_INPUT, table_for, tables_from
     from sparsegp.model import load
 
@@ -83,7 +79,7 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
     count, began = Counter[str](), time.perf_counter()
     with on_terminal(wanted=path is not None and not quiet) as progress:
         read = chain.from_iterable(table.batches() for table in tables)
-        batches = predictions(model, watched(read, progress, n, "predict"), wanted, count)
+        batches = predicted(model, watched(read, progress, n, "predict"), wanted, count)
         if path is None:
             if isinstance(sys.stdout, TextIOWrapper) and not sys.stdout.isatty():
                 sys.stdout.reconfigure(encoding="utf-8")  # as files have
@@ -100,43 +96,3 @@ def reasons(wanted: dict[str, Any]) -> list[str]:
     """Return the conditions under which rows are rejected, in words."""
     words = {"reject_below": "probability below {}", "reject_novel": "novelty {} or more"}
     return [words[name].format(share) for name, share in shared.given(wanted, words).items()]
-
-
-def predictions(
-    model: "Model", rows: Iterable[tuple[Any, Any]], wanted: dict[str, Any], count: Counter[str]
-) -> Iterator[dict[str, Any]]:
-    """Yield the arrays to write for each batch of rows, and count the rows.
-
-    Ids, which are first, have `id_` before their name if it is that of another column.
-    """
-    import numpy as np
-
-    from sparsegp.cli.predictions import names_of
-
-    for X, ids in rows:
-        count["rows"] += len(X)
-        found = dict[str, Any]()
-        if model.is_regression:
-            found["labels"], variance = model.predictive_mean_and_variance(X)
-            found["variance"] = variance[:, np.newaxis]
-        else:
-            logs = model.predict_log_proba(X)
-            found["labels"] = model.classes[logs.argmax(axis=1)]
-            found["probabilities"] = np.exp(logs)
-        if wanted["latent"]:
-            found["latent_mean"], found["latent_variance"] = model.latent_mean_and_variance(X)
-        if wanted["coverage"] is not None:
-            found["set"] = model.predict_set(X, wanted["coverage"])
-        rejected, below, novel = [], wanted["reject_below"], wanted["reject_novel"]
-        if below is not None:
-            rejected.append(found["probabilities"].max(axis=1) < below)
-        if wanted["novelty"] or novel is not None:
-            novelty = model.novelty(X)
-            if wanted["novelty"]:
-                found["novelty"] = novelty
-            rejected += [] if novel is None else [novelty >= novel]
-        if rejected:
-            found["rejected"] = np.any(rejected, axis=0)
-            count["rejected"] += int(found["rejected"].sum())
-        taken = names_of(found, model.classes)
-        yield {"id_" * (name in taken) + name: each for name, each in ids.items()} | found

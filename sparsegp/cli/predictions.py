@@ -8,27 +8,65 @@ import gzip
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 import numpy as np
 
+from sparsegp.data.frames import is_number
 from sparsegp.data.storage import plain
 from sparsegp.errors import SettingsError, StoreError, visible
+from sparsegp.model import Model
 from sparsegp.store import store_errors
 from sparsegp.types import Labels
 
 PREDICTIONS = "sparsegp predictions"
 """Attribute of zarr groups of predictions."""
-
 Batches = Iterator[dict[str, Any]]
 """For each batch of rows, arrays by name, in the order in which they are written: `labels` and
 others (m,), and those with several columns (m, c)."""
+
+
+def predicted(
+    model: Model, rows: Iterable[tuple[Any, Any]], wanted: dict[str, Any], count: Counter[str]
+) -> Batches:
+    """Yield the arrays to write for each batch of rows, and count the rows.
+
+    Ids, which are first, have `id_` before their name if it is that of another column.
+    """
+    for X, ids in rows:
+        count["rows"] += len(X)
+        found = dict[str, Any]()
+        if model.is_regression:
+            found["labels"], variance = model.predictive_mean_and_variance(X)
+            found["variance"] = variance[:, np.newaxis]
+        else:
+            logs = model.predict_log_proba(X)
+            found["labels"] = model.classes[logs.argmax(axis=1)]
+            found["probabilities"] = np.exp(logs)
+        if wanted["latent"]:
+            found["latent_mean"], found["latent_variance"] = model.latent_mean_and_variance(X)
+        if wanted["coverage"] is not None:
+            found["set"] = model.predict_set(X, wanted["coverage"])
+        rejected, below, novel = [], wanted["reject_below"], wanted["reject_novel"]
+        if below is not None:
+            rejected.append(found["probabilities"].max(axis=1) < below)
+        if wanted["novelty"] or novel is not None:
+            novelty = model.novelty(X)
+            if wanted["novelty"]:
+                found["novelty"] = novelty
+            rejected += [] if novel is None else [novelty >= novel]
+        if rejected:
+            found["rejected"] = np.any(rejected, axis=0)
+            count["rejected"] += int(found["rejected"].sum())
+        taken = names_of(found, model.classes)
+        yield {"id_" * (name in taken) + name: each for name, each in ids.items()} | found
 
 
 def columns_of(batches: Batches, classes: Labels) -> Iterator[tuple[list[str], list[Any]]]:
@@ -55,11 +93,8 @@ def names_of(found: dict[str, Any], classes: Labels) -> set[str]:
 def harmless(text: str) -> str:
     """Escape control characters, and prefix what a spreadsheet would take for a formula."""
     text = visible(text)
-    try:
-        float(text)  # "-1" may stay a number
-    except ValueError:
-        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-    return text
+    is_formula = text.startswith(("=", "+", "-", "@")) and not is_number(text)
+    return f"'{text}" if is_formula else text
 
 
 def write_csv(path: Path, classes: Labels, batches: Batches) -> None:
@@ -95,11 +130,11 @@ def write_parquet(path: Path, classes: Labels, batches: Batches) -> None:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
-    with ExitStack() as stack:
-        for number, (names, columns) in enumerate(columns_of(batches, classes)):
-            table = pa.table(list(map(pa.array, columns)), names)
-            if not number:
-                writer = stack.enter_context(ParquetWriter(path, table.schema))
+    named = columns_of(batches, classes)
+    tables = (pa.table(list(map(pa.array, columns)), names) for names, columns in named)
+    first = next(tables)
+    with ParquetWriter(path, first.schema) as writer:
+        for table in chain([first], tables):
             writer.write_table(table)
 
 
@@ -149,9 +184,9 @@ def writer_of(path: Path) -> Callable[[Path, Labels, Batches], None]:
     SettingsError
         If the format is unknown.
     """
-    for ending, write in WRITERS.items():
+    for ending, writer in WRITERS.items():
         if path.name.lower().endswith(ending):
-            return write
+            return writer
     raise SettingsError(
         f"cannot tell the format of {str(path)!r}; its name must end in {', '.join(WRITERS)}, "
         "or be - for standard output"

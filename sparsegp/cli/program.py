@@ -14,7 +14,7 @@ import resource
 import sys
 import warnings
 from io import TextIOWrapper
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 import click
 
@@ -40,11 +40,6 @@ hang, deaf to signals, or crash."""
 
 TOO_LARGE = {"FloatingPointError", "LinAlgError", "OverflowError", "ZeroDivisionError"}
 """Errors of computations with numbers of which some are too large."""
-ADVICE = (
-    "inputs, weights or kernel have numbers too large to compute with ({}); scale them, or use a "
-    "kernel of smaller variance"
-)
-FULL = "{}: standard output, or a temporary file, cannot be written; free space or write elsewhere"
 LONGEST_WORD = 300
 """Maximum length of a word in a message, which may quote input of any length."""
 
@@ -80,8 +75,11 @@ class Command(click.Command):
             code, line = verdict(error)
             if isinstance(error, Interrupted):
                 line = line.replace("continue with --resume", resuming(args[0] if args else None))
-            if isinstance(error, OSError):
-                _discard_unwritten(sys.stdout)
+            if isinstance(error, OSError) and sys.stdout is not None:
+                try:  # or what cannot be written would fail at exit again
+                    sys.stdout.flush()
+                except OSError:
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             line = re.sub(rf"(\S{{{LONGEST_WORD}}})\S+", r"\1...", " ".join(line.split()))
             show([line], err=True)
         finally:
@@ -96,31 +94,36 @@ class Program(Command, click.Group):
 
 def verdict(error: Exception) -> tuple[int, str]:
     """Return exit code and message of an error; re-raise errors of the program itself."""
+    code, text = FAILED, str(error)
     match error:
         case Interrupted():
-            return error.exit_code, as_typed(str(error))
+            return error.exit_code, as_typed(text)
         case click.Abort():  # click's word for a second Ctrl-C
             return INTERRUPTED, "interrupted"
         case click.UsageError():  # options that do not exist or are no numbers
             command = error.ctx.command_path if error.ctx else "sparsegp"
-            return FAILED, f"error: {error.format_message().rstrip('.')} (see `{command} --help`)"
+            text = f"{error.format_message().rstrip('.')} (see `{command} --help`)"
         case SparseGPError():
             notes = getattr(error, "__notes__", ())
             block = [f" ({note})" for note in notes if note.startswith("raised by ")][:1]
-            return error.exit_code, f"error: {as_typed(str(error))}{''.join(block)}"
+            code, text = error.exit_code, as_typed(text) + "".join(block)
         case MemoryError():
-            reason = str(error) or type(error).__name__
-            return FAILED, (
-                f"error: memory is full ({reason}); free some, or train with a lower --n-active "
-                "(`sparsegp estimate` says what fits)"
+            text = (
+                f"memory is full ({text or type(error).__name__}); free some, or train with a "
+                "lower --n-active (`sparsegp estimate` says what fits)"
             )
-        case OSError() | ArithmeticError() | ValueError():
-            is_computed = type(error).__name__ in TOO_LARGE
-            is_full = getattr(error, "errno", None) == errno.ENOSPC
-            advice = ADVICE if is_computed else FULL if is_full else "{}"
-            if is_computed or isinstance(error, OSError):
-                return FAILED, f"error: {advice.format(error)}"
-    raise error
+        case OSError():
+            if error.errno == errno.ENOSPC:
+                text += ": standard output, or a temporary file, cannot be written; "
+                text += "free space or write elsewhere"
+        case _ if type(error).__name__ in TOO_LARGE:
+            text = (
+                f"inputs, weights or kernel have numbers too large to compute with ({text}); scale "
+                "them, or use a kernel of smaller variance"
+            )
+        case _:
+            raise error
+    return code, f"error: {text}"
 
 
 def require_address_space() -> None:
@@ -141,16 +144,6 @@ def _unless_interrupted(found: "sys.UnraisableHookArgs") -> None:
     """Show an exception of a finalizer, unless it is a second Ctrl-C that came just then."""
     if not isinstance(found.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(found)
-
-
-def _discard_unwritten(stream: TextIO | None) -> None:
-    """Discard what cannot be written to a stream, and would fail at exit again."""
-    if stream is None:  # it was closed before the program began
-        return
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.group(

@@ -1,26 +1,27 @@
 """Rows for a command: opening them, and passing them through a model batch by batch."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from itertools import chain, islice
-from math import isnan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
-from sparsegp.cli.output import percent
+import numpy as np
+
+from sparsegp import store
+from sparsegp.cli import options as shared
 from sparsegp.data import Table, open_dataset, summarise, without_weights
 from sparsegp.data.column import UNTYPED
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import layout_of, rows_of
 from sparsegp.data.storage import unpacked
+from sparsegp.data.virtual import same_settings, shift, virtual_rows
 from sparsegp.errors import DataError, SettingsError
-from sparsegp.lists import plural
 from sparsegp.model import Model
-from sparsegp.report import Evaluation, RegressionEvaluation
-from sparsegp.store import MODEL_FILE, Directory, file_of, folder_of
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +38,8 @@ def stem(data: str) -> str:
 
 def require_apart(out: str, run: str) -> None:
     """Raise a SettingsError if a run in `out` would replace the run that it reads."""
-    folders = folder_of(out), file_of(run, MODEL_FILE)[0]
-    real = {each.path.resolve() if isinstance(each, Directory) else each for each in folders}
+    folders = store.folder_of(out), store.file_of(run, store.MODEL_FILE)[0]
+    real = {each.path.resolve() if isinstance(each, store.Directory) else each for each in folders}
     if len(real) == 1:
         raise SettingsError("--out must be another directory than RUN, which is not changed")
 
@@ -101,23 +102,21 @@ def table_for(
         logger.warning("%s has no column %r of weights: all rows count alike", rows.source, weight)
     if learning:  # which encodes and checks rows itself
         return rows
-    table = rows.encoded_for(model)
-    summarise(table.X, table.source, "threads", table.names)
-    return table
+    rows = rows.encoded_for(model)
+    summarise(rows.X, rows.source, "threads", rows.names)
+    return rows
 
 
 def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
     """Return the fields of `Columns` that a model determines; a weight column may be given."""
-    n_features, names, kinds = model.n_features, model.inputs, dict[str, str]()
-    if model.encoding is not None:
-        kinds = {column.name: column.reading for column in model.encoding.columns}
-        n_features = len(kinds)
+    columns = () if model.encoding is None else model.encoding.columns
+    kinds = {column.name: column.reading for column in columns}
     return {
         "known": model.label,
         "known_id": model.id_column,
         "weight": weight_column or model.weight_column,
-        "n_features": n_features,
-        "names": names,
+        "n_features": len(kinds) or model.n_features,
+        "names": model.inputs,
         "known_kinds": kinds,
         "known_missing": model.missing or (),
     }
@@ -154,92 +153,35 @@ def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]
             while some := [line for line, _ in islice(rows, LINES)]:
                 path.write_bytes("".join(held).encode("latin-1"))
                 held.clear()
-                table = table_for(model, str(path), labels=False, before=before, **columns)
-                before = some[-1], before[1] + table.X.shape[0]
-                yield table
+                found = table_for(model, str(path), labels=False, before=before, **columns)
+                before = some[-1], before[1] + found.X.shape[0]
+                yield found
         except DataError as error:
             raise DataError(str(error).replace(str(path), STANDARD_INPUT)) from None
 
 
-def figures(evaluation: Evaluation | RegressionEvaluation) -> dict[str, str]:
-    """Return the metrics of an evaluation, in words."""
-    rows, nlpp = f"{evaluation.n}", f"{evaluation.nlpp:.4f} nats"
-    if isinstance(evaluation, RegressionEvaluation):
-        return {
-            "rows": rows,
-            "mse": f"{evaluation.mse:.5g}",
-            "r2": "undefined" if isnan(evaluation.r2) else f"{evaluation.r2:.4f}",
-            "nlpp": nlpp,
-            "coverage": f"{percent(evaluation.coverage)} of the 95 % intervals",
-        }
-    if unseen := evaluation.n_unseen:
-        rows += f", of them {unseen} with labels that the model does not know"
-    wrong = f" ({plural(round(evaluation.error * evaluation.n), 'row')})"
-    if evaluation.weight is not None:
-        rows, wrong = f"{rows}; weights, which sum to {evaluation.weight:.6g}, are used", ""
-    return {
-        "rows": rows,
-        "error": f"{percent(evaluation.error)}{wrong}",
-        "nlpp": nlpp + (f", of the {plural(evaluation.n - unseen, 'other row')}" if unseen else ""),
-        "brier": f"{evaluation.brier:.4f}",
-        "ece": f"{evaluation.ece:.4f} ({evaluation.ece_by_chance:.4f} by chance alone)",
-    }
+def with_copies(
+    options: dict[str, Any], settings: dict[str, Any]
+) -> tuple[Callable[[Table], Table], dict[str, Any]]:
+    """Return a function that adds virtual rows to a table, and the settings of the run.
 
+    Without `--virtual`, rows and the settings that were given are left unchanged.
 
-def relevances(model: Model) -> dict[str, float]:
-    """Return `Model.input_relevances` by name, or number, largest first; empty without any."""
-    found = model.input_relevances
-    if found is None:
-        return {}
-    names = model.inputs or [*map(str, range(model.n_features))]
-    every = [column.name for column in model.encoding.columns] if model.encoding else names
-    shares = dict(zip(every, found.tolist(), strict=True))
-    return {name: shares[name] for name in sorted(names, key=lambda name: -shares[name])}
-
-
-def inputs(model: Model) -> list[dict[str, Any]]:
-    """Return a description of each column of a data frame that held more than numbers.
-
-    Relevances are those of `relevances`, None if the model has none.
+    Raises
+    ------
+    SettingsError, StoreError
+        If options contradict each other or the run, or there is no finished run.
     """
-    if model.encoding is None:
-        return []
-    shares = relevances(model)
-    return [
-        {
-            "name": column.name,
-            "kind": column.kind,
-            "missing": column.missing,
-            "levels": dict(zip(column.levels, column.counts, strict=True)),
-            "rare": len(column.rare),
-            "left_out": column.note,
-            "relevance": shares.get(column.name),
-        }
-        for column in model.encoding.columns
-    ]
-
-
-def validation_nlpp(model: Model) -> float | None:
-    """Return the NLPP by which the prior variance was chosen; None if there was no choice."""
-    found = model.report.get("validation_nlpp")
-    if isinstance(found, dict):  # by prior variance factor
-        found = found.get(f"{model.calibration.prior_scale:.4g}")
-    return found
-
-
-def facts(model: Model) -> dict[str, Any]:
-    """Return the description of a model in the records of commands."""
-    return {
-        "settings": dict(model.settings),
-        "classes": model.classes.tolist(),
-        "columns": model.n_features,
-        "names": list(model.names or ()),
-        "label": model.label,
-        "weights": model.weight_column,
-        "inputs": inputs(model),
-        "n_active": len(model.rows),
-        "kernels": [str(kernel) for kernel in model.kernels],
-        "scaling": model.scaling.name,
-        "validation_nlpp": validation_nlpp(model),
-        "validation_rows": model.report.get("validation_rows"),
-    }
+    named = shared.given(options, ("shift", "image"))
+    if options["virtual"] is None:
+        if named:
+            names = shared.in_words(named)
+            raise SettingsError(f"{names} is for copies; give --virtual RUN too, or leave it out")
+        return lambda rows: rows, settings
+    if options["tuned"]:
+        raise SettingsError("--virtual takes the kernel of its run; leave --tune out")
+    model = Model.load(options["virtual"])
+    how = {"pixels": named.get("shift", 1), "image": shared.image_size(named.get("image"))}
+    shift(np.zeros((1, model.n_features)), **how)  # raises if they do not fit, before data are read
+    enlarge = partial(virtual_rows, model, transform="shift", **how)
+    return enlarge, same_settings(model, **settings)

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, percent, records_table, seconds_of, show, working
 from sparsegp.lists import plural
 
@@ -18,7 +17,7 @@ CHOICE = ("kernel", "scaling", "metric", "nlpp")
 """Fields that trials and the choice share."""
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=shared.GroupedCommand)
 @click.argument("data")
 @shared.text("--out", "DIR", "Directory or URL of the records.  [sparsegp-tune-<name of DATA>]")
 @shared.limits
@@ -113,12 +112,6 @@ def extent(trials: int, ended: str) -> str:
     return plural(trials, "trial") + cut
 
 
-def is_chosen(trial: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
-    """Return whether a trial is of the choice, whose NLPP is not that of a re-estimation."""
-    names = CHOICE[:-1] if trial.get("again") else CHOICE
-    return all(chosen[name] == trial[name] for name in names)
-
-
 def trials_table(
     trials: Iterable[Mapping[str, Any]],
     chosen: Mapping[str, Any] | None,
@@ -134,6 +127,10 @@ def trials_table(
         failed, size = trial["nlpp"] is None, (trial.get("rows"), trial.get("n_active"))
         return trial["rung"], *size, failed, 0.0 if failed else trial["nlpp"], trial["number"]
 
+    def is_chosen(trial: Mapping[str, Any]) -> bool:  # its NLPP is not that of a re-estimation
+        names = CHOICE[:-1] if trial.get("again") else CHOICE
+        return chosen is not None and all(chosen[name] == trial[name] for name in names)
+
     def predicted(trial: Mapping[str, Any]) -> str | None:
         if trial.get("again"):
             return "both halves"
@@ -141,7 +138,7 @@ def trials_table(
 
     trials = sorted(trials, key=rank)
     error = "1 - r2" if is_regression else "error"
-    last = [trial for trial in trials if chosen and is_chosen(trial, chosen)][-1:]
+    last = list(filter(is_chosen, trials))[-1:]
     shown = [
         {
             **trial,

@@ -5,12 +5,11 @@ from typing import Any
 import click
 
 from sparsegp.cli import options as shared
-from sparsegp.cli.grouped import GroupedCommand
 from sparsegp.cli.output import json_line, pairs, seconds_of, show, working
 from sparsegp.lists import plural
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=shared.GroupedCommand)
 @click.argument("run")
 @click.argument("data")
 @shared.text("--out", "DIR", "Directory or URL of the new run.  [RUN-updated]")
@@ -31,7 +30,8 @@ def update(run: str, data: str, quiet: bool, as_json: bool, **options: Any) -> N
     columns, out = shared.given(options, shared.COLUMNS), options["out"]
     with working(f"{run} and {data}", quiet) as progress:
         import sparsegp
-        from sparsegp.cli.tables import facts, require_apart, table_for
+        from sparsegp.cli.facts import facts
+        from sparsegp.cli.tables import require_apart, table_for
         from sparsegp.report.scores import score
         from sparsegp.store import MODEL_FILE, folder_of
 

@@ -2,7 +2,6 @@
 
 import copy
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,25 +12,11 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
+import sparsegp.estimator.parameters as params
+import sparsegp.estimator.rows as inputs
 from sparsegp.data import as_table, encode, encode_with
 from sparsegp.data.labels import ROWS_PER_CLASS
 from sparsegp.errors import Interrupted, SettingsError, StoreError
-from sparsegp.estimator.parameters import (
-    is_verbose,
-    n_threads,
-    named_settings,
-    parameters_from,
-    parameters_of,
-    result_parameters,
-)
-from sparsegp.estimator.rows import (
-    dask_context,
-    is_lazy,
-    refuse_masks,
-    rows_to_predict,
-    to_memory,
-    training_data,
-)
 from sparsegp.fields import setting
 from sparsegp.fit.api import fit
 from sparsegp.fit.prepare import columns_of
@@ -97,11 +82,6 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         tags.input_tags.sparse = True
         return tags
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
-
-    # -- fit ---------------------------------------------------------------------------------------
-
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the model to training data.
 
@@ -142,9 +122,9 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         The classes are `known`, sorted, or by default those of the rows. If the rows are a part of
         those to come, they may be all alike, or too unlike.
         """
-        client, seen = self._find_client(X), copy.copy(self)  # a failed fit changes nothing
-        with dask_context(X, self.client):
-            X, y = training_data(seen, X, y)
+        (client, runtime), seen = self._place(X), copy.copy(self)  # a failed fit changes nothing
+        with inputs.dask_context(X, self.client):
+            X, y = inputs.training_data(seen, X, y)
             table = replace(as_table(X, y, sample_weight), is_part=is_part)
             labels = y if table.weights is None else y[table.weights > 0.0]
             if known is not None:
@@ -153,7 +133,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             classes = self._find_classes(labels)
             settings = self._settings(table.most_rows, len(classes))
             kept: Any = {} if again else {"out": self.checkpoint_dir, "resume": self.resume}
-            runtime, verbose = self._runtime(client), is_verbose(self.verbose)
+            verbose = params.is_verbose(self.verbose)
             run = RunOptions(runtime=runtime, verbose=verbose, **kept)
             with self._in_own_words():
                 model, _ = fit(table, None, settings, run)
@@ -168,14 +148,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         return np.empty(0)
 
     def _settings(self, n: int, n_classes: int) -> TrainSettings | DenseSettings:
-        """Return the settings of a fit to n rows, which limit the number of active rows.
-
-        Raises
-        ------
-        SettingsError, ValueError
-            If a parameter is out of range, or parameters contradict each other.
-        """
-        named = {**self._fixed, **named_settings(self)}
+        """Return the settings of a fit to n rows, which limit the number of active rows."""
+        named = {**self._fixed, **params.named_settings(self)}
         settings = self._settings_type.given(task=self._task, **named)
         return settings if isinstance(settings, DenseSettings) else settings.for_rows(n)
 
@@ -189,11 +163,8 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         try:
             yield
         except (SettingsError, StoreError) as error:
-            words = re.sub(
-                "(with `overwrite=True` or in )?another `out`",
-                lambda found: f"{'in ' * bool(found[1])}another `checkpoint_dir`",
-                str(error),
-            )
+            words = str(error).replace("with `overwrite=True` or in another", "in another")
+            words = words.replace("another `out`", "another `checkpoint_dir`")
             if "exactly 2 classes" in words:
                 words = f"Only binary classification is supported: {words}"
             if words == str(error):
@@ -205,15 +176,14 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                 kept = f"continue from {self.checkpoint_dir} with resume=True"
             raise KeyboardInterrupt(f"the fit was stopped; {kept}") from stop
 
-    def _find_client(self, X: Any) -> Any:
-        if self.client is not None or not is_lazy(X):
-            return self.client
-        from sparsegp.runtime.clusters import client_in_use  # noqa: PLC0415 - loads distributed
+    def _place(self, X: Any) -> tuple[Any, Any]:
+        """Return the client that runs a fit to X, if any, and the runtime."""
+        client = self.client
+        if client is None and inputs.is_lazy(X):
+            from sparsegp.runtime.clusters import client_in_use  # noqa: PLC0415 - loads distributed
 
-        return client_in_use()
-
-    def _runtime(self, client: Any) -> Any:
-        return f"threads={n_threads(self.n_jobs)}" if client is None else client
+            client = client_in_use()
+        return client, f"threads={params.n_threads(self.n_jobs)}" if client is None else client
 
     def _set_fitted(self, model: Model, classes: Labels, client: Any = None) -> Self:
         """Set the attributes of a fitted estimator."""
@@ -243,14 +213,12 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             )
         return found
 
-    # -- predictions: arrays, or lazy dask arrays for dask collections -----------------------------
-
     def _predicted(self, method: Callable[[Model, Any], Any], X: Any) -> Any:
-        """Return the predictions of a method of the model, one array or several."""
+        """Return what a method of the model predicts: arrays, lazy ones for dask collections."""
         check_is_fitted(self)
-        with dask_context(X, self.client):
-            rows = rows_to_predict(self, X)
-        return method(self.model_, rows)
+        with inputs.dask_context(X, self.client):
+            X = inputs.rows_to_predict(self, X)
+        return method(self.model_, X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of the predictions; for regression R^2.
@@ -263,13 +231,11 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         sample_weight : array-like (n,), optional
             Weights of the rows.
         """
-        refuse_masks(y, sample_weight)
-        with dask_context(X, self.client):
-            predicted, y = to_memory(self.predict(X)), to_memory(y)
+        inputs.refuse_masks(y, sample_weight)
+        with inputs.dask_context(X, self.client):
+            predicted, y = map(inputs.to_memory, (self.predict(X), y))
         metric = r2_score if self._task == "regression" else accuracy_score
         return float(metric(y, predicted, sample_weight=sample_weight))
-
-    # -- copies ------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file, without pickles; it contains the active rows.
@@ -291,7 +257,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         labels = getattr(self, "classes_", np.empty(0)).dtype
         names = getattr(self, "feature_names_in_", None)
         extra = {
-            "parameters": parameters_of(self),
+            "parameters": params.parameters_of(self),
             "labels": labels.str if labels.kind in "biufU" else "O",
             "feature_names": None if names is None else list(names),
         }
@@ -328,22 +294,20 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                 "another estimator, or by sparsegp.load"
             )
         with read_errors(source):
+            columns = (model.names if model.encoding is None else model.encoding.all) or ()
             if extra is None:  # written by `sparsegp.train` or the command line
-                names = model.names if model.encoding is None else model.encoding.all
-                is_named = not all(name.isdecimal() for name in names or "1")  # not by numbers
+                are_numbers = all(name.isdecimal() for name in columns)
                 extra = {
-                    "parameters": parameters_from(settings_given(**model.settings), cls),
+                    "parameters": params.parameters_from(settings_given(**model.settings), cls),
                     "labels": model.classes.dtype.str,
-                    "feature_names": names if is_named else None,
+                    "feature_names": None if are_numbers else columns,
                 }
-            kept = result_parameters(cls)
+            kept = params.result_parameters(cls)
             estimator = cls(**{k: v for k, v in extra["parameters"].items() if k in kept})
-            names = extra["feature_names"]
-            if names is not None:
+            if (names := extra["feature_names"]) is not None:
                 estimator.feature_names_in_ = np.array(names, dtype=object)
             classes = model.classes.astype(np.dtype(extra["labels"]))
-        known = range(model.n_features) if model.encoding is None else model.encoding.all
-        estimator.n_features_in_ = len(known if names is None else names)
+        estimator.n_features_in_ = len(columns) or model.n_features
         return estimator._set_fitted(model, classes)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -54,10 +54,7 @@ feature_names_in_ : array (p,)
 
 
 def documented(owner: T) -> T:
-    """Add sections for parameters and attributes to the docstring of an estimator.
-
-    A parameter is described by its field, or by the setting of the same name.
-    """
+    """Add sections for attributes and parameters, by their fields or settings, to a docstring."""
     known, entries = declared(owner._settings_type), []  # type: ignore[attr-defined]
     for each in sorted(fields(owner), key=lambda each: each.name not in known):
         kind, text = each.metadata.get("kind"), each.metadata.get("help")
@@ -156,11 +153,8 @@ def is_verbose(verbose: object) -> bool:
 
 
 def to_plain_json(value: Any) -> Any:
-    """Convert a parameter to plain JSON: NumPy scalars to Python's, kernels to text.
-
-    A series of pandas is a mapping, too.
-    """
-    if hasattr(value, "items"):
+    """Convert a parameter to plain JSON: NumPy scalars to Python's, kernels to text."""
+    if hasattr(value, "items"):  # also a series of pandas
         return {plain_text(name): to_plain_json(each) for name, each in value.items()}
     if isinstance(value, np.generic):
         return value.item()

@@ -10,13 +10,7 @@ from sklearn.utils.validation import validate_data
 from sparsegp.data import table_from_frame
 from sparsegp.data.blocks import of_known_sizes
 from sparsegp.data.encoding import encoding_for
-from sparsegp.data.frames import (
-    as_pandas,
-    frame_names,
-    is_frame,
-    listed,
-    require_distinct,
-)
+from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed, require_distinct
 from sparsegp.data.labels import as_numbers, refuse_missing
 from sparsegp.errors import DataError
 
@@ -76,17 +70,16 @@ def training_data(estimator: Any, X: Any, y: Any, reset: bool = True) -> tuple[A
         If they are unusable. Values of a dask collection are checked when computed.
     """
     refuse_masks(X, y)
-    numeric = estimator._task == "regression"
-    if not (is_lazy(X) or is_frame(X)):
+    numeric, y = estimator._task == "regression", to_memory(y)
+    if is_lazy(X) or is_frame(X):  # validating labels alone would reset the column names
+        y = validate_data(copy(estimator), y=y, y_numeric=numeric)
+    else:
         how: dict[str, Any] = {"y_numeric": numeric, "accept_sparse": SPARSE, "reset": reset}
-        X, y = validate_data(estimator, X, to_memory(y), **how)
-        return X, as_numbers(y, "y", "") if numeric else y
-    bare = copy(estimator)  # validating labels alone would reset the column names
-    y = validate_data(bare, y=to_memory(y), y_numeric=numeric)
+        X, y = validate_data(estimator, X, y, **how)
     y = as_numbers(y, "y", "") if numeric else y
     if is_frame(X):
         return table_from_frame(_named(estimator, X, reset), y), y
-    return _lazy_rows(estimator, X, reset), y
+    return (_lazy_rows(estimator, X, reset) if is_lazy(X) else X), y
 
 
 def rows_to_predict(estimator: Any, X: Any) -> Any:

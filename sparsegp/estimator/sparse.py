@@ -1,25 +1,35 @@
 """Estimators of sparse models: row weights, and fits that go on with new rows."""
 
 import logging
+from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import csr_matrix, issparse, vstack
 
 from sparsegp.data import Table, as_table, effective_rows, encode_with
-from sparsegp.data.frames import is_frame
+from sparsegp.data.encoding import Encoding
+from sparsegp.data.frames import as_pandas, is_frame, real_numbers
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.estimator.base import GPEstimator
-from sparsegp.estimator.first_rows import MOST_ROWS, FirstRows, lacks_levels
 from sparsegp.estimator.parameters import named_settings
 from sparsegp.estimator.rows import dask_context, is_lazy, training_data
-from sparsegp.fit.update import update
+from sparsegp.fit.update import FEW_ROWS, update
 from sparsegp.settings import TrainSettings
 from sparsegp.settings.sparse import DEFAULT_N_ACTIVE
 from sparsegp.types import Labels
 
 logger = logging.getLogger(__name__)
+
+MOST_ROWS, MIN_OTHERS = 10_000, 50
+"""Number of rows from which no more are kept; fewest rows of a class, or of unusual targets."""
+MIN_RARE = 10
+"""Fewest rows per rare level of a category: with fewer, later rows have mostly unknown levels."""
+GROWTH = 1.5
+"""Growth of more than `FEW_ROWS` rows, or of some of them, after which all are fitted again."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -72,18 +82,18 @@ class SparseEstimator(GPEstimator):
         labels = among(classes, labels)
         rows = FirstRows(X if is_frame(X) else inputs, labels, sample_weight)
         rows = rows if former is None else former.joined(rows)
-        if is_first or rows.are_due or not self._lack(rows, classes):
+        if is_first or rows.are_due or not rows.lack(classes, self.model_.encoding):
             self._fit_first_rows(rows, classes, None if is_first else new)
             rows = replace(rows, fitted=rows.sizes)
         else:
             self._update(X, y, sample_weight, classes)
-        lack = self._lack(rows, classes)
+        lack = rows.lack(classes, self.model_.encoding)
         if lack and len(rows.y) >= MOST_ROWS:
             logger.warning("too few %s in the first %d, which chose the kernel", lack, len(rows.y))
         self._first_rows = deepcopy(rows) if lack and len(rows.y) < MOST_ROWS else None
         return self
 
-    def _fit_first_rows(self, rows: FirstRows, classes: Labels | None, new: Table | None) -> None:
+    def _fit_first_rows(self, rows: "FirstRows", classes: Labels | None, new: Table | None) -> None:
         """Fit to all first rows; errors count rows of the new ones, if any, where they can."""
         try:
             again = new is not None
@@ -94,13 +104,9 @@ class SparseEstimator(GPEstimator):
             replace(new, is_part=True).learnt()
             raise DataError(f"with the rows of earlier calls before it, {error}") from None
 
-    def _lack(self, rows: FirstRows, classes: Labels | None) -> str:
-        """Return what the rows, or those of the last fit, have too few of, "" if nothing."""
-        return rows.lack(classes) or lacks_levels(self.model_.encoding, rows.fitted[0])
-
     def _update(self, X: Any, y: Any, sample_weight: Any, classes: Labels | None = None) -> Self:
         """Update the model with new rows only; the active set grows up to `n_active`."""
-        client = self._find_client(X)
+        client, runtime = self._place(X)
         with dask_context(X, self.client), self._in_own_words():
             X, y = training_data(self, X, y, reset=False)
             y = among(classes, y)
@@ -109,8 +115,88 @@ class SparseEstimator(GPEstimator):
             known = table.encoded_for(self.model_)
             n_new = len(effective_rows(known, of_numbers=self.model_.is_regression).X)
             size = max(self.n_active_, min(wanted, self.n_active_ + n_new))
-            model = update(self.model_, table, n_active=size, runtime=self._runtime(client))
+            model = update(self.model_, table, n_active=size, runtime=runtime)
         return self._set_fitted(model, getattr(self, "classes_", np.empty(0)), client)
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """Inputs (n, p), labels (n,) and row weights (n,), or None; the `sizes` that were fitted."""
+
+    X: Any
+    y: Labels
+    weights: Any = None
+    fitted: tuple[int, int, int] = (0, 0, 0)
+
+    def joined(self, new: "FirstRows") -> "FirstRows":
+        """Return these rows and new ones, in the form of these."""
+        X, more, weights = self.X, new.X, None
+        if is_frame(X):
+            from sparsegp.data.joined import joined_frames  # noqa: PLC0415 - loads pandas
+
+            more = as_pandas(more) if is_frame(more) else real_numbers(more, "X")
+            X = joined_frames(as_pandas(X), more)
+        else:
+            if not (issparse(X) and issparse(more)):
+                more = real_numbers(more, "X")
+            both: list[Any] = [X, csr_matrix(more) if issparse(X) else more]
+            X = vstack(both, format="csr") if issparse(X) else np.concatenate(both)
+        if self.weights is not None or new.weights is not None:
+            weights = np.concatenate([self.counts, new.counts])
+        return FirstRows(X, np.concatenate([self.y, new.y]), weights, self.fitted)
+
+    @property
+    def counts(self) -> Any:
+        """Weight of each row, (n,)."""
+        return np.asarray(np.ones(len(self.y)) if self.weights is None else self.weights, float)
+
+    @cached_property
+    def sizes(self) -> tuple[int, int, int]:
+        """Numbers of rows, of different ones, and of those without the most frequent label.
+
+        The last two are of rows of positive weight.
+        """
+        chosen = self.counts > 0.0
+        counts = np.unique(self.y[chosen], return_counts=True)[1]
+        return len(self.y), self._n_different(chosen), int(counts.sum() - counts.max(initial=0))
+
+    @property
+    def are_due(self) -> bool:
+        """Whether to fit all rows: few were fitted, or these say much more than those did."""
+        pairs = zip(self.sizes, self.fitted, strict=True)
+        return self.fitted[0] < FEW_ROWS or any(now > GROWTH * before for now, before in pairs)
+
+    def lack(self, classes: Labels | None, encoding: Encoding | None) -> str:
+        """Return what the rows of positive weight have too few of, "" if nothing.
+
+        Without classes (K,), all of which must have some, targets are numbers. Rare levels are
+        those of the encoding, which was learnt from the rows that were fitted.
+        """
+        n, n_different, n_others = self.sizes
+        if classes is None and n_others < MIN_OTHERS:
+            return "different targets"
+        if classes is not None:
+            found, counts = np.unique(self.y[self.counts > 0.0], return_counts=True)
+            of = dict(zip(found.tolist(), counts.tolist(), strict=True))
+            for each in classes.tolist():
+                if of.get(each, 0) < MIN_OTHERS:
+                    return f"rows of class {each!r}"
+        if n < MOST_ROWS and n_different < FEW_ROWS:
+            return "rows"
+        for column in () if encoding is None else encoding.columns:
+            if MIN_RARE * len(column.rare) > self.fitted[0]:
+                return f"rows of most levels of {quoted(column.name)}"
+        return ""
+
+    def _n_different(self, chosen: Any) -> int:
+        """Return how many of the chosen rows differ; all of a sparse matrix."""
+        if issparse(self.X):
+            return int(chosen.sum())
+        if is_frame(self.X):
+            with suppress(TypeError):  # values that are unusable, as the fit will say
+                return int((~as_pandas(self.X)[chosen].duplicated()).sum())
+            return 0
+        return len(np.unique(self.X[chosen], axis=0))
 
 
 def among(classes: Labels | None, y: Labels) -> Labels:

@@ -20,12 +20,11 @@ from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, columns_of, prepare
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model
-from sparsegp.model.checks import require_numbers
 from sparsegp.progress import Progress, Recorded
 from sparsegp.report import progress_for
 from sparsegp.runtime import Runtime, Where, open_runtime
 from sparsegp.settings import DenseSettings, TrainSettings
-from sparsegp.state import MAX_MAGNITUDE, to_arrays
+from sparsegp.state import MAX_MAGNITUDE, require_numbers, to_arrays
 from sparsegp.store import RunDirectory, Stored
 
 R = TypeVar("R")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sparsegp import store
 from sparsegp.data.encoding import Encoding
 from sparsegp.data.labels import Numbers
 from sparsegp.data.scaling import Scaling
@@ -16,24 +17,12 @@ from sparsegp.errors import SettingsError, StoreError
 from sparsegp.kernels import Kernel, relevances
 from sparsegp.likelihoods import Gaussian, Likelihood
 from sparsegp.math.quantiles import Quantiles
-from sparsegp.model.checks import require_fitting, require_numbers
 from sparsegp.model.display import line, table
 from sparsegp.model.explain import Explanation
 from sparsegp.model.rows import map_rows
 from sparsegp.posterior.base import ActiveRows, Calibration
 from sparsegp.posterior.limits import prediction_sets
-from sparsegp.state import from_arrays, to_arrays
-from sparsegp.store import (
-    MODEL,
-    MODEL_FILE,
-    RUN_FILE,
-    TUNING,
-    file_of,
-    folder_of,
-    read_errors,
-    read_file,
-    write_file,
-)
+from sparsegp.state import MAX_MAGNITUDE, from_arrays, require_numbers, to_arrays
 from sparsegp.types import Doubles, Floats, Integers, Labels
 
 ONLY_SPARSE = "only models of active rows have {}; train without `method`"
@@ -95,7 +84,26 @@ class Model(ABC):
 
     def __post_init__(self) -> None:
         """Check that the parts fit each other, as they may come from a file."""
-        require_fitting(self)
+        x = np.asarray(self._scaled(np.zeros((1, self.n_features))), np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = [float(kernel(x, x)[0, 0]) for kernel in self.kernels]
+        if not self.is_regression:
+            self.likelihood.log_density(np.zeros((1, self.n_latent)), np.zeros(1, np.int64))
+        rows, names, medians = self.rows, self.names, self.medians
+        mappings = (self.settings, self.report, *self.history)
+        checks = {
+            "rows": rows.shape == self._stored_rows.shape[:1] and rows.dtype.kind in "iu",
+            "classes": len(set(self.classes.tolist())) == len(self.classes),
+            "names": names is None or [type(name) for name in names] == [str] * self.n_features,
+            "settings, report or history": all(isinstance(each, Mapping) for each in mappings),
+            "missing": self.missing is None or all(type(word) is str for word in self.missing),
+            "encoding": self.encoding is None or self.encoding.names == names,
+            "medians": medians is None
+            or (medians.shape == (self.n_features,) and np.isfinite(medians).all()),
+            "kernels": bool((np.abs(values) <= MAX_MAGNITUDE).all()),
+        }
+        if wrong := [name for name, holds in checks.items() if not holds]:
+            raise ValueError(f"not those of a model: {', '.join(wrong)}")
 
     __repr__ = line
     _repr_html_ = table  # for notebooks
@@ -201,8 +209,6 @@ class Model(ABC):
     def _log_probabilities(self, X: Any) -> Doubles:
         """Return log class probabilities, (n, K)."""
 
-    # -- predictions -------------------------------------------------------------------------------
-
     def latent_mean_and_variance(self, X: Any) -> tuple[Any, Any]:
         """Return latent means (n, R) and variances (n, R).
 
@@ -278,8 +284,6 @@ class Model(ABC):
             return codes.map_blocks(self.classes.take, dtype=self.classes.dtype)
         return self.classes[codes]
 
-    # -- explanations and limits -------------------------------------------------------------------
-
     def explain(self, X: Any, most: int = 5) -> list[Explanation]:
         """Return an explanation of the prediction of each row, a list of length n.
 
@@ -352,7 +356,7 @@ class Model(ABC):
             If it cannot be written.
         """
         meta = {"family": self.family, "extra": extra}
-        write_file(*file_of(path, MODEL_FILE), MODEL, meta, to_arrays(self))
+        store.write_file(*store.file_of(path, store.MODEL_FILE), store.MODEL, meta, to_arrays(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Model":
@@ -377,17 +381,17 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] |
     StoreError
         As for `Model.load`.
     """
-    folder, name = file_of(path, MODEL_FILE)
-    if name == MODEL_FILE and name not in (files := folder.sizes()):
-        if RUN_FILE in files:
+    folder, name = store.file_of(path, store.MODEL_FILE)
+    if name == store.MODEL_FILE and name not in (files := folder.sizes()):
+        if store.RUN_FILE in files:
             raise StoreError(f"{folder} holds no finished model; continue it with `resume=True`")
-        if folder_of(os.path.join(path, TUNING)).sizes():
+        if store.folder_of(os.path.join(path, store.TUNING)).sizes():
             raise StoreError(
                 f"{folder} holds a search for a kernel and no model; repeat its command with "
                 "`resume=True` if it is unfinished, else train with its choice"
             )
-    stored = read_file(folder, name, MODEL)
-    with read_errors(f"{folder}/{name}"):
+    stored = store.read_file(folder, name, store.MODEL)
+    with store.read_errors(f"{folder}/{name}"):
         require_numbers(stored.arrays)
         families = {each.family: each for each in Model.__subclasses__()}
         model = from_arrays(families[stored.meta["family"]], stored.arrays)

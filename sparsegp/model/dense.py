@@ -15,22 +15,13 @@ from sparsegp.types import Doubles
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DenseModel(Model):
-    """A model of a dense method.
-
-    Parameters
-    ----------
-    mixture : Mixture
-        Scaled rows and the posterior of their latent values.
-    notes : mapping
-        Diagnostics as plain JSON; the log evidence if the method has one.
-    **common
-        See `Model`.
-    """
+    """A model of a dense method, with further fields beside those of `Model`."""
 
     family: ClassVar[str] = "dense"
 
-    mixture: Mixture
+    mixture: Mixture  # scaled rows and the posterior of their latent values
     notes: Mapping[str, Any] = field(default_factory=dict)
+    """Diagnostics as plain JSON; the log evidence if the method has one."""
 
     def __post_init__(self) -> None:
         shape = (*self.mixture.x.shape[1:], self._samples[0].coefficients.shape[2])

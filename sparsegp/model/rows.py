@@ -8,17 +8,9 @@ from uuid import uuid4
 import numpy as np
 
 from sparsegp.blas import single_threaded_blas
+from sparsegp.data import frames
 from sparsegp.data.blocks import of_known_sizes
 from sparsegp.data.encoding import encoding_for
-from sparsegp.data.frames import (
-    as_pandas,
-    column_names,
-    column_places,
-    frame_names,
-    is_frame,
-    listed,
-    real_numbers,
-)
 from sparsegp.errors import DataError
 from sparsegp.math.products import TILE
 from sparsegp.types import Doubles
@@ -33,22 +25,22 @@ LARGE = 2**20
 def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
     """Apply a method of a model, with `columns` results per row, to X (n, p); chunked like X."""
     encoding = model.encoding
-    if is_frame(X):
-        X = as_pandas(X)
-        encoding = encoding_for(frame_names(X), model)
+    if frames.is_frame(X):
+        X = frames.as_pandas(X)
+        encoding = encoding_for(frames.frame_names(X), model)
         if encoding is not None:
             X = encoding.apply(X, "X")
     elif encoding is not None and np.shape(X)[1:] != (model.n_features,):
         raise DataError(
-            f"X must be a data frame with the columns {listed(encoding.inputs)}, or an array of "
-            f"the {model.n_features} encoded ones; found shape {np.shape(X)}"
+            f"X must be a data frame with the columns {frames.listed(encoding.inputs)}, or an "
+            f"array of the {model.n_features} encoded ones; found shape {np.shape(X)}"
         )
-    found = column_names(getattr(X, "columns", ()))
+    found = frames.column_names(getattr(X, "columns", ()))
     if model.names is not None and found is not None and found != model.names:
-        X = X[[X.columns[place] for place in column_places(model.names, found, "X")]]
+        X = X[[X.columns[place] for place in frames.column_places(model.names, found, "X")]]
     if hasattr(X, "to_dask_array"):
         X = X.to_dask_array(lengths=True)
-    X = of_known_sizes(X) if hasattr(X, "dask") else real_numbers(X, "X")
+    X = of_known_sizes(X) if hasattr(X, "dask") else frames.real_numbers(X, "X")
     if X.ndim != 2 or X.shape[1] != model.n_features:
         raise DataError(f"X must have {model.n_features} columns, found shape {X.shape}")
     if not hasattr(X, "dask"):
@@ -62,7 +54,7 @@ def map_rows(model: "Model", method: str, X: Any, columns: int) -> Any:
 
 def _predict(x: Any, model: "Model", method: str) -> Doubles:
     """Apply a method to rows; the model is an argument, so that it is sent once per worker."""
-    x = real_numbers(x, "X")  # a dask block may hold objects
+    x = frames.real_numbers(x, "X")  # a dask block may hold objects
     if x.dtype.kind not in "biuf":
         raise DataError(f"X must be numeric, found dtype {x.dtype}")
     if not np.isfinite(x).all():

@@ -29,43 +29,29 @@ NOVELTY_CHUNK = 4096
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SparseModel(Model):
-    """A model of the informative vector machine.
-
-    Parameters
-    ----------
-    active : ActiveRows
-        Kernels, likelihood and scaled active rows.
-    weights : PosteriorWeights
-        Posterior over their weights.
-    shares : Quantiles, optional
-        Quantiles of the remaining fraction of the prior variance at validation rows, or at
-        training rows given the other active rows (posterior/limits.py).
-    **common
-        See `Model`.
-    """
+    """A model of the informative vector machine, with further fields beside those of `Model`."""
 
     family: ClassVar[str] = "sparse"
 
-    active: ActiveRows
-    weights: PosteriorWeights
+    active: ActiveRows  # kernels, likelihood and scaled active rows
+    weights: PosteriorWeights  # the posterior over their weights
     shares: Quantiles | None = None
+    """Quantiles of the remaining fraction of the prior variance at validation rows, or at training
+    rows given the other active rows (posterior/limits.py)."""
 
     def __post_init__(self) -> None:
         active, weights, target = self.active, self.weights, self.active.target
         sizes = [len(members) for members in active.members()]
         widths = [columns.stop - columns.start for columns in active.columns()]
+        triangles = [each for each in (weights.gain, weights.reduction) if each is not None]
+        are_codes = target.dtype.kind in "iu" and np.isin(target, range(len(self.classes))).all()
         if (
             [c.shape for c in weights.coefficients] != [*zip(sizes, widths, strict=True)]
-            or (weights.gain is None) != (weights.reduction is None)
-            or any(
-                triangles is not None
-                and [each.shape for each in triangles] != [(n, n) for n in sizes]
-                for triangles in (weights.gain, weights.reduction)
-            )
+            or len(triangles) == 1
+            or any([each.shape for each in some] != [(n, n) for n in sizes] for some in triangles)
             or not all((np.diag(factor) > 0).all() for factor in weights.gain or ())
             or (active.x.shape[1], active.site.shape[1]) != (self.n_features, self.n_latent)
-            or (not self.is_regression and target.dtype.kind not in "iu")
-            or (not self.is_regression and not np.isin(target, np.arange(len(self.classes))).all())
+            or not (self.is_regression or are_codes)
         ):
             raise DataError("posterior weights, active rows, columns and classes must fit")
         super().__post_init__()
@@ -128,10 +114,8 @@ class SparseModel(Model):
 
     def _novelty(self, X: Any) -> Doubles:
         assert self.shares is not None  # checked by `novelty`
-        tiles = (
-            self._scaled(X[start : start + NOVELTY_CHUNK])
-            for start in range(0, len(X), NOVELTY_CHUNK)
-        )
+        starts = range(0, len(X), NOVELTY_CHUNK)
+        tiles = (self._scaled(X[start : start + NOVELTY_CHUNK]) for start in starts)
         shares = [prior_shares(self.spans, x, self.most_probable_codes(x)) for x in tiles]
         return self.shares.below(np.concatenate(shares))[:, np.newaxis]
 

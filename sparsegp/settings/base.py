@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from sparsegp.likelihoods.parse import LikelihoodSpec
     from sparsegp.types import Doubles
 
-
 KERNEL = (
     "Covariance function, such as '10*rbf(5)' or '2*rbf + 0.1*linear'. Omitted length scales are "
     "computed from the data."
@@ -27,7 +26,6 @@ LEARNT: dict[str, Any] = {
 """Settings of a regression if neither `learn` nor `likelihood` is given: kernel and noise are
 learnt, since no fixed values suit all targets. The hyperprior keeps the noise variance of
 noise-free data from vanishing, which double precision could not handle."""
-
 
 DEFAULT_PANEL, WIDEST_PANEL = 16, 64
 AUTO = "auto"

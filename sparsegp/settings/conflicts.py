@@ -17,7 +17,7 @@ def conflicts(settings: "TrainSettings") -> Iterator[str]:
     SettingsError
         If the likelihood cannot be parsed.
     """
-    _ = settings.likelihood_spec
+    _ = settings.likelihood_spec  # raises if it cannot be parsed
     if settings.kernel == AUTO:
         yield from with_a_search(settings)
     yield from _of_rows_and_columns(settings)

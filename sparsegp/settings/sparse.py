@@ -324,10 +324,7 @@ class TrainSettings(Settings):
 
     @classmethod
     def given(cls, task: str | None = None, **named: Any) -> Self:
-        """Create settings with a kernel from keyword arguments; see `Settings.given`.
-
-        `class_weight` may be a mapping, or a series of pandas.
-        """
+        """Create settings with a kernel; `class_weight` may be a mapping, or a series of pandas."""
         from sparsegp.data.weights import class_weight_text
 
         if "class_weight" in named:
@@ -335,22 +332,20 @@ class TrainSettings(Settings):
         settings = super().given(task, **named)
         if settings.kernel is not None:
             return settings
-        return replace(
-            settings, kernel=settings.first_kernel if settings.untunable else USUAL_KERNEL
-        )
+        kernel = settings.first_kernel if settings.untunable else USUAL_KERNEL
+        return replace(settings, kernel=kernel)
 
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
         if task == "regression":
-            more: dict[str, Any] = {**BY_EVIDENCE, "precision": "float64"}
             own = {name: SEARCHED.get(name, getattr(cls, name)) for name in OF_EVIDENCE}
             stated = any(named.get(name, default) != default for name, default in own.items())
             if not stated and named.get("posterior", "all") == "all":
                 named = {**SEARCHED, **named}
             learns = "likelihood" not in named and named.get("learn", "evidence") == "evidence"
-            known: dict[str, Any] = more if learns else {"likelihood": "gaussian"}
-            if named.get("posterior") == "all":
-                known = {**known, "precision": SEARCHED["precision"]}
+            known: dict[str, Any] = BY_EVIDENCE if learns else {"likelihood": "gaussian"}
+            if learns or named.get("posterior") == "all":
+                known = {**known, "precision": "float64"}
             named = {"sites": "moments", **known, **named}
         if named.get("active_per_class"):
             named = {"sites": "moments", "kernel_per_class": True, **named}

@@ -202,16 +202,12 @@ Folder = Directory | Bucket
 
 
 def folder_of(path: str | os.PathLike[str]) -> Folder:
-    """Return the folder that a path or a URL names; file://... is a path.
-
-    Raises a SettingsError if it is neither, and a StoreError if a URL contains characters that are
-    special to fsspec.
-    """
+    """Return the folder that a path or a URL names; file://... is a path."""
     text = re.sub(r"^(file|local):/+", "/", path_text("a run or a model", path))
     text = re.sub(r"^([a-z0-9]+:/)(?!/)", r"\1/", text)  # pathlib removes a slash from a URL
     if not is_url(text):
         return Directory(Path(text))
-    if re.search(r"[*?\[\]\x00-\x1f]|::", text):
+    if re.search(r"[*?\[\]\x00-\x1f]|::", text):  # which are special to fsspec
         raise StoreError(f"{text!r} must be a plain URL, without any of * ? [ ] ::")
     return Bucket(text.rstrip("/"))
 

@@ -106,18 +106,25 @@ class RunDirectory:
 
     def _require_own(self, run: Mapping[str, Any], resume: bool) -> None:
         """Raise an error as `open` does, if the folder holds anything but this run, or nothing."""
-        files = self.folder.sizes()
-        if RUN_FILE in files and not self.overwrite:
-            self.require_no_unfinished_run(resume)
-            self._require_same(run)
-        elif RUN_FILE not in files:
-            kept = {name for name in files if not (self.overwrite and _is_of_run(name))}
-            if kept - {"lock", TUNING}:
-                raise StoreError(
-                    f"{self.folder} is not empty and holds no run; choose another `out`"
-                )
+        files, (_, tuning) = self.folder.sizes(), self._folders
+        if RUN_FILE in files:
             if not self.overwrite:
-                self._require_no_unfinished_search()
+                self.require_no_unfinished_run(resume)
+                self._require_same(run)
+            return
+        kept = {name for name in files if not (self.overwrite and _is_of_run(name))}
+        if kept - {"lock", TUNING}:
+            raise StoreError(f"{self.folder} is not empty and holds no run; choose another `out`")
+        if self.overwrite or RUN_FILE not in tuning.sizes():
+            return
+        if isinstance(tuning, Directory):
+            os.close(tuning.lock())  # which another process may hold
+        if not (read_records(self._path) or {}).get("chosen"):
+            raise StoreError(
+                f"{self._run} holds an unfinished search for a kernel; continue it with the former "
+                "settings and `resume=True`, or start again with `overwrite=True` or in another "
+                "`out`"
+            )
 
     def require_no_unfinished_run(self, resume: bool) -> None:
         """Raise an error if an unfinished run is in the way, before any data are read.
@@ -179,20 +186,6 @@ class RunDirectory:
                 for name in filter(_is_of_run, sorted(folder.sizes())):  # run.json last
                     folder.delete(name)
 
-    def _require_no_unfinished_search(self) -> None:
-        """Raise a StoreError if a new run would take the folder of a search for a kernel."""
-        _, tuning = self._folders
-        if RUN_FILE not in tuning.sizes():
-            return
-        if isinstance(tuning, Directory):
-            os.close(tuning.lock())
-        if not (read_records(self._path) or {}).get("chosen"):
-            raise StoreError(
-                f"{self._run} holds an unfinished search for a kernel; continue it with the former "
-                "settings and `resume=True`, or start again with `overwrite=True` or in another "
-                "`out`"
-            )
-
     def close(self) -> None:
         """Unlock the folder."""
         if self._lock is not None:
@@ -200,10 +193,7 @@ class RunDirectory:
             self._lock = None
 
     def load(self) -> tuple[int, Stored] | None:
-        """Return number and content of the newest intact checkpoint; None if there are none.
-
-        Raises a StoreError if there are checkpoints, but none is intact.
-        """
+        """Return number and content of the newest intact checkpoint; None if there are none."""
         steps, reasons = self._steps(), []
         digest = self._digest_of_run() if steps else ""
         for step in reversed(steps):

@@ -46,7 +46,7 @@ def test_without_held_out_rows(files, tmp_path):
     record = told("train", files / "words.npz", "--out", tmp_path / "run", "--n-active", 9)
     assert record["classes"] == ["low", "mid", "up"]
     assert record["n"] is record["held_out"] is record["error"] is record["nlpp"] is None
-    gone = summary({**record, "model_bytes": 0}, None)  # another process overwrites the run
+    gone = summary({**record, "model_bytes": 0}, {})  # another process overwrites the run
     assert gone["model"] == f"{tmp_path}/run/model.zarr.zip, deleted meanwhile"
 
 

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from sparsegp.cli.explain import explain
-from sparsegp.cli.grouped import GROUPS, SELDOM
+from sparsegp.cli.options import GROUPS, SELDOM
 from sparsegp.cli.program import program
 from sparsegp.cli.train import train
 from sparsegp.data.catalog import CATALOG

@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 
 import sparsegp
-from sparsegp.cli.tables import relevances
+from sparsegp.cli.facts import relevances
 from sparsegp.data import Encoding, open_dataset, table_from_frame
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, Column
 from sparsegp.data.frames import real_numbers

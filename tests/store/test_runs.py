@@ -35,11 +35,16 @@ def begin(place, warnings):
     """Claim the run, for this process or for one that the lock does not keep out."""
 
     def begin(keep_last=3, resume=True, run=RUN):
-        directory = RunDirectory(place, keep_last, warnings.append)
-        directory.open(run, resume)
-        return directory
+        found = RunDirectory(place, keep_last, warnings.append)
+        found.open(run, resume)
+        return found
 
     return begin
+
+
+def directory(place, overwrite=False):
+    """Return the folder of a run that warns of nothing."""
+    return RunDirectory(place, 1, pytest.fail, overwrite)
 
 
 def save(run, *steps):
@@ -73,7 +78,7 @@ def test_a_run_from_beginning_to_end(begin):
 
 def test_whose_it_is(begin, place, warnings):
     begin(resume=False).close()
-    for refused in (lambda: begin(resume=False), lambda: RunDirectory(place, 1, pytest.fail)):
+    for refused in (lambda: begin(resume=False), lambda: directory(place)):
         with pytest.raises(StoreError, match="holds an unfinished run"):
             refused().require_no_unfinished_run(resume=False)
     with pytest.raises(SettingsError, match=r"n was 1 and is now 2; the .* \(rows 5, now 6\)"):
@@ -92,7 +97,7 @@ def test_whose_it_is(begin, place, warnings):
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_what_a_search_finds_in_its_way(overwrite, begin, place):
     """Nothing is deleted before it is known that the run can have the folder afterwards."""
-    run = RunDirectory(place, 1, pytest.fail, overwrite)
+    run = directory(place, overwrite)
     put(folder_of(f"{place}/tuning"), "notes", b"mine")
     with pytest.raises(StoreError, match=r"tuning holds notes, which is not a file of a run"):
         run.prepare_for_search()
@@ -107,29 +112,25 @@ def test_what_a_search_finds_in_its_way(overwrite, begin, place):
     assert ("run.json" in folder_of(place).sizes()) is not overwrite
 
 
-def search_in(place):
-    return RunDirectory(f"{place}/tuning", 1, pytest.fail)
-
-
 def test_a_search_under_way_keeps_its_folder(place):
     """A run with a kernel of its own neither deletes the search nor takes its folder."""
-    search, message = search_in(place), "is held by process|holds an unfinished search"
+    search, message = directory(f"{place}/tuning"), "is held by process|holds an unfinished search"
     search.open(RUN, resume=False)
     with pytest.raises(StoreError, match=message):
-        RunDirectory(place, 1, pytest.fail).open(RUN, resume=False)
+        directory(place).open(RUN, resume=False)
     if "://" not in place:  # an object store cannot be locked
         for delete in (RunDirectory.prepare_for_search, lambda run: run.open(RUN, resume=False)):
             with pytest.raises(StoreError, match=r"tuning/lock is held by process"):
-                delete(RunDirectory(place, 1, pytest.fail, overwrite=True))
+                delete(directory(place, overwrite=True))
     search.close()
     with pytest.raises(StoreError, match="holds an unfinished search"):
-        RunDirectory(place, 1, pytest.fail).open(RUN, resume=True)
+        directory(place).open(RUN, resume=True)
     search.save(1, {"trials": [], "chosen": {"kernel": "rbf"}}, {})
-    run = RunDirectory(place, 1, pytest.fail)
+    run = directory(place)
     run.open(RUN, resume=False)
     run.close()
     assert {"run.json", "checkpoint-00000001.zarr.zip"} <= search.folder.sizes().keys()
-    RunDirectory(place, 1, pytest.fail, overwrite=True).open(RUN, resume=False)
+    directory(place, overwrite=True).open(RUN, resume=False)
     assert search.folder.sizes().keys() <= {"lock"}
 
 
@@ -138,7 +139,7 @@ def test_a_run_under_way_is_not_called_unfinished(begin, place):
     run = begin()
     for message in ("is held by process", "holds an unfinished run; continue it"):
         with pytest.raises(StoreError, match=message):
-            RunDirectory(place, 1, pytest.fail).require_no_unfinished_run(resume=False)
+            directory(place).require_no_unfinished_run(resume=False)
         run.close()
 
 
@@ -156,7 +157,7 @@ def test_what_another_process_writes_while_it_holds_the_lock(begin, place, monke
     monkeypatch.setattr(Directory, "lock", late)
     with pytest.raises(SettingsError, match="n was 2 and is now 1"):
         begin()
-    run = RunDirectory(place, 1, pytest.fail, overwrite=True)
+    run = directory(place, overwrite=True)
     run.open(RUN, resume=False)
     assert not run.is_finished()
     assert read_run(run.folder)[0] == RUN["settings"]
@@ -167,18 +168,18 @@ def test_nothing_is_deleted_where_the_search_has_no_room(begin, place):
     begin().close()
     put(folder_of(place), "tuning", b"a file")
     with pytest.raises(StoreError, match="tuning must be a directory"):
-        RunDirectory(place, 1, pytest.fail, overwrite=True).prepare_for_search()
+        directory(place, overwrite=True).prepare_for_search()
     assert "run.json" in folder_of(place).sizes()
 
 
 def test_checkpoints_without_a_run_are_overwritten_before_a_search(place):
-    search = search_in(place)
+    search = directory(f"{place}/tuning")
     search.open(RUN, resume=False)
     save(search, 1)
     search.close()
     search.folder.delete("run.json")
-    RunDirectory(place, 1, pytest.fail, overwrite=True).prepare_for_search()
-    search_in(place).open(RUN, resume=False)
+    directory(place, overwrite=True).prepare_for_search()
+    directory(f"{place}/tuning").open(RUN, resume=False)
 
 
 def test_the_newest_are_kept(begin, place):
@@ -234,7 +235,7 @@ def test_of_two_drivers_in_a_store_one_goes_on(begin, place, warnings):
 
 
 def test_progress(place):
-    run = RunDirectory(place, 1, pytest.fail)
+    run = directory(place)
     assert read_progress(place) is None
     run.open(RUN, resume=False)
     run.write_progress({"stage": "select"})
