@@ -238,6 +238,14 @@ def test_settings_that_do_not_fit_are_refused_in_one_line(case):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_hyperprior_of_what_a_kernel_lacks_is_refused_before_rows_are_selected(tmp_path):
+    X, y, _ = data_for("pairs")
+    how = KINDS["learnt, pairs"] | {"kernel": "rbf", "hyperprior": "v: lognormal(-1, 1)"}
+    with pytest.raises(SettingsError, match="must be of a parameter that is learnt"):
+        sparsegp.train(X, y, out=tmp_path, checkpoint_every=1, **how)
+    assert not [*tmp_path.glob("checkpoint*")]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [(name, value) for name in ("runtime", "out", "scratch") for value in (5, b"x", [], "a\0b")]

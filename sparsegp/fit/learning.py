@@ -18,6 +18,7 @@ from sparsegp.fit.blocks import SparseRun
 from sparsegp.ivm.evidence_rows import Process, RowSums, pieces
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.evidence import Members
+from sparsegp.learning.hyperpriors import Hyperprior
 from sparsegp.learning.objective import Objective, parameter_names, with_parameters
 from sparsegp.learning.optimise import Bounds, descend
 from sparsegp.likelihoods.base import Likelihood
@@ -43,12 +44,15 @@ def learn(run: SparseRun) -> None:
     Interrupted
         If a stop was requested; the progress is in a checkpoint.
     """
-    count = run.settings.major_steps
+    count, of = run.settings.major_steps, run.block_settings
+    names = parameter_names(of.kernels, of.likelihood)
+    # before rows are selected, as it may ask for what the kernel does not have
+    hyperprior = hyperpriors.parse(run.settings.hyperprior, names, run.data.summary.p)
     run.progress.start(count, "steps", "learn")
     _show_last(run)
     while len(run.steps) < count:
         _select(run)
-        _descend(run)
+        _descend(run, hyperprior)
         _show_last(run)
         run.checkpoint(run.done, due=True)
     if run.parameters is not None and "validation_nlpp" in run.steps[-1]:
@@ -91,15 +95,12 @@ def _select(run: SparseRun) -> None:
         )
 
 
-def _descend(run: SparseRun) -> None:
+def _descend(run: SparseRun, hyperprior: Hyperprior) -> None:
     """Minimise the criterion for the current active rows, and record the step."""
     settings, active, of = run.settings, run.active, run.block_settings
     weight = None if run.weights is None else run.weights[active.rows]
     own = active.sites(of.n_latent)
     members, sites = Members.of_sites(active.x, active.target, *own, weight)
-    names = parameter_names(of.kernels, of.likelihood)
-    hyperprior = hyperpriors.parse(settings.hyperprior, names, run.data.summary.p)
-
     spare = pieces(run.n_rows, TILE * of.unit).bit_length()
 
     def sum_rows(processes: Sequence[Process], likelihood: Likelihood) -> list[RowSums]:
@@ -123,17 +124,16 @@ def _descend(run: SparseRun) -> None:
             "evaluations": path.evaluations,
             "kernel": "; ".join(map(str, kernels)),
             "likelihood": likelihood.to_json(),
-            **_bounded(run, names, path.parameters, bounds),
+            **_bounded(run, path.parameters, bounds),
         }
     )
     run.take(path.parameters)
     run.in_step, run.active = False, type(active)()
 
 
-def _bounded(
-    run: SparseRun, names: Sequence[str], parameters: Doubles, bounds: Bounds
-) -> dict[str, list[str]]:
+def _bounded(run: SparseRun, parameters: Doubles, bounds: Bounds) -> dict[str, list[str]]:
     """Return the parameters at their bounds, if any; show a message about new ones."""
+    names = parameter_names(run.block_settings.kernels, run.block_settings.likelihood)
     at_bound = (parameters <= bounds[0]) | (parameters >= bounds[1])
     # length scales of several columns have one name
     found = list(dict.fromkeys(np.array(names)[at_bound].tolist()))

@@ -216,7 +216,8 @@ def _roc(figure: "Figure", two: TwoClasses) -> None:
     axes.plot(100 * false, 100 * recall)
     axes.plot(100 * taken[~two.is_positive].mean(), 100 * two.recall, "k+", markersize=12)
     axes.set(xlabel="other rows taken for positive, %", ylabel="recall, %")
-    axes.set_title(plain(f"positive: {two.positive}; AUC {two.auc:.4f}"), fontsize="medium")
+    about = f"AUC {two.auc:.4f}; positive: {two.positive}"
+    axes.set_title(plain(about, LONGEST_TITLE), fontsize="medium")
 
 
 def _precision_recall(figure: "Figure", two: TwoClasses) -> None:
@@ -228,7 +229,7 @@ def _precision_recall(figure: "Figure", two: TwoClasses) -> None:
     axes.plot(100 * recall, 100 * precision, drawstyle="steps-post")
     axes.plot(100 * two.recall, 100 * two.precision, "k+", markersize=12)
     axes.set(xlabel="recall, %", ylabel="precision, %", ylim=(0, 101))
-    about = f"positive: {two.positive}; average precision {two.average_precision:.4f}"
+    about = f"average precision {two.average_precision:.4f}; positive: {two.positive}"
     axes.set_title(plain(about, LONGEST_TITLE), fontsize="medium")
 
 
