@@ -19,7 +19,7 @@ from sparsegp.dense.mixture import Component, covariances
 from sparsegp.errors import SettingsError
 from sparsegp.fields import Checked
 from sparsegp.kernels import Kernel
-from sparsegp.learning.objective import with_parameters
+from sparsegp.learning.objective import parameter_names, with_parameters
 from sparsegp.likelihoods import Likelihood
 from sparsegp.likelihoods.parse import parse as parse_likelihood
 from sparsegp.registry import Registry
@@ -79,13 +79,17 @@ class Problem:
         own = [kernel.parameters() for kernel in self.kernels]
         return np.concatenate([*own, *([self.likelihood.parameters()] * self.learns_likelihood)])
 
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the `parameters`."""
+        return parameter_names(self.kernels, self.likelihood)[: len(self.parameters())]
+
     def with_parameters(self, values: Doubles) -> Self:
         """Return the same problem with other `parameters`, (q,)."""
-        if self.learns_likelihood:
-            kernels, likelihood = with_parameters(self.kernels, self.likelihood, values)
-            return replace(self, kernels=kernels, likelihood=likelihood)
-        every = np.concatenate([values, self.likelihood.parameters()])
-        return replace(self, kernels=with_parameters(self.kernels, self.likelihood, every)[0])
+        fixed = [self.likelihood.parameters()] * (not self.learns_likelihood)
+        every = np.concatenate([values, *fixed])
+        kernels, likelihood = with_parameters(self.kernels, self.likelihood, every)
+        return replace(self, kernels=kernels, likelihood=self.likelihood if fixed else likelihood)
 
     def pull_back(self, parts: Iterable[tuple[int, Doubles]]) -> Doubles:
         """Return the gradient of a function of the covariances in the kernel parameters, (q,).
@@ -109,21 +113,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class LogEvidence:
-    """A method's approximation of the log marginal likelihood.
+    """A method's approximation of the log marginal likelihood."""
 
-    Attributes
-    ----------
-    value : float
-        In nats.
-    gradient : Doubles (q,)
-        With respect to `Problem.parameters`.
-    near : array
-        Result of the search for the posterior, as a starting point for nearby parameters.
-    """
-
-    value: float
-    gradient: Doubles
-    near: NDArray[Any]
+    value: float  # in nats
+    gradient: Doubles  # with respect to `Problem.parameters`, (q,)
+    near: NDArray[Any]  # result of the search for the posterior, a start for nearby parameters
 
 
 @dataclass(frozen=True)

@@ -48,17 +48,9 @@ ACCEPTED = 0.3
 
 @dataclass(frozen=True)
 class GibbsChain:
-    """State of a chain.
+    """State of a chain: y (n, R) and the log parameters of the kernels (q,).
 
-    Attributes
-    ----------
-    y : Doubles (n, R)
-    logs : Doubles (q,)
-        Log parameters of the kernels.
-    log_step : float
-        Logarithm of the scale of Metropolis steps.
-    accepted : int
-        Number of Metropolis steps accepted.
+    `log_step` is the logarithm of the scale of Metropolis steps, `accepted` how many were accepted.
     """
 
     y: Doubles
@@ -69,19 +61,10 @@ class GibbsChain:
 
 @dataclass(frozen=True)
 class GibbsState:
-    """All chains, and their kept draws.
+    """All chains after so many sweeps of each, and their kept draws.
 
-    Attributes
-    ----------
-    sweep : int
-        Number of sweeps made by each chain.
-    chains : tuple of GibbsChain
-    weights : Doubles (chains, S, n, R)
-        (I + K)^-1 y of the draws kept.
-    logs : Doubles (chains, S, q)
-        Log parameters of the kernels for these draws.
-    spectrum : Spectrum, optional
-        Spectrum of the kernels, if they are fixed.
+    Of these, `weights` (chains, S, n, R) are (I + K)^-1 y, and `logs` (chains, S, q) the log
+    parameters of the kernels. `spectrum` is that of the kernels, if they are fixed.
     """
 
     sweep: int

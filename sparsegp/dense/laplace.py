@@ -15,7 +15,7 @@ and at the mode, where a = g,
 with S_i the posterior covariance of row i. The last term accounts for the shift of the mode.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -41,17 +41,9 @@ HALVINGS = 40
 
 @dataclass(frozen=True)
 class LaplaceState:
-    """State of Newton's method.
+    """State of Newton's method: a (n, R), its objective, and the number of steps made.
 
-    Attributes
-    ----------
-    coefficients : Doubles (n, R)
-        a; the latent values are K a.
-    height : float
-        Objective log p(y|u) - a'u / 2.
-    steps : int
-    sites : Precisions
-        P at the mode; None before it is found.
+    `sites` are the `Precisions` P at the mode; None before it is found.
     """
 
     coefficients: Doubles
@@ -114,11 +106,15 @@ class Laplace(Method, name="laplace"):
         gain = 0.5 * float(np.vdot(slope - a, move))
         if gain <= SETTLED:
             return LaplaceState(newton, _height(problem, newton), state.steps, sites)
+
+        def height_at(length: float) -> float:
+            return _height(problem, a + length * direction, latent + length * move)
+
         length = 1.0
         if gain > NEAR * (1.0 + abs(state.height)):
-            length = _length(problem, state, latent, direction, move, gain)
-        a = a + length * direction
-        return LaplaceState(a, _height(problem, a), state.steps + 1)
+            length = _length(height_at, state.height, gain)
+        reached = a + length * direction
+        return LaplaceState(reached, _height(problem, reached), state.steps + 1)
 
     def status(self, state: LaplaceState) -> Status:
         """Return the progress; it is finished at the mode."""
@@ -159,21 +155,13 @@ def _height(problem: Problem, a: Doubles, latent: Doubles | None = None) -> floa
     return float(log_p) - 0.5 * float(np.vdot(a, u))
 
 
-def _length(
-    problem: Problem,
-    state: LaplaceState,
-    latent: Doubles,
-    step: Doubles,
-    move: Doubles,
-    gain: float,
-) -> float:
+def _length(height_at: Callable[[float], float], height: float, gain: float) -> float:
     """Return the longest step length of 1, 1/2, 1/4, ... with a sufficient increase."""
     for length in (0.5 ** np.arange(HALVINGS)).tolist():
-        reached = _height(problem, state.coefficients + length * step, latent + length * move)
-        if reached >= state.height + SUFFICIENT * length * gain:
+        if height_at(length) >= height + SUFFICIENT * length * gain:
             return float(length)
     raise NumericalError(
-        f"a Newton step must lead up, found none from log p(y|u) - a'u/2 = {state.height:g} "
+        f"a Newton step must lead up, found none from log p(y|u) - a'u/2 = {height:g} "
         f"that promises {gain:g}; use a kernel of smaller variance"
     )
 

@@ -74,8 +74,7 @@ class LengthScales:
         """
         logs = self.put(problem.parameters(), phi)
         parts = np.split(logs, range(CHUNK, len(logs), CHUNK))
-        shared = problem, latent, False
-        log_weight = np.concatenate(run_tasks(log_weights, shared, parts))  # (S, C)
+        log_weight = np.concatenate(run_tasks(log_weights, (problem, latent, False), parts))
         weight = np.exp(log_weight - log_weight.max(axis=0))
         weight /= weight.sum(axis=0)
         effective = 1.0 / np.square(weight).sum(axis=0)

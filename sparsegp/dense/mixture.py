@@ -24,26 +24,13 @@ TILE = 32
 
 @dataclass(frozen=True)
 class Component:
-    """A Gaussian posterior, or S of them that share their covariance.
+    """A Gaussian posterior, or S of them that share their covariance."""
 
-    Attributes
-    ----------
-    kernels : sequence of Kernel
-        C kernels: one for all latent values, or one each.
-    likelihood : Likelihood
-    coefficients : Doubles (S, n, R)
-        The latent mean at x is k(x, X) times these.
-    form : str
-        Name in `FORMS`: how the site precisions are stored.
-    precision : Doubles
-        Site precisions, which determine the latent covariance.
-    """
-
-    kernels: Sequence[Kernel]
+    kernels: Sequence[Kernel]  # C kernels: one for all latent values, or one each
     likelihood: Likelihood
-    coefficients: Doubles
-    form: str
-    precision: Doubles
+    coefficients: Doubles  # (S, n, R); the latent mean at x is k(x, X) times these
+    form: str  # name in `FORMS`: how the site precisions are stored
+    precision: Doubles  # site precisions, which determine the latent covariance
 
     def __post_init__(self) -> None:
         samples, n, n_latent = self.coefficients.shape
@@ -70,20 +57,12 @@ def covariances(kernels: Sequence[Kernel], x: Doubles, z: Doubles) -> Doubles:
 
 @dataclass(frozen=True)
 class Mixture:
-    """Components of equal weight over the same rows, ready to predict.
-
-    Attributes
-    ----------
-    components : sequence of Component
-    x : Doubles (n, p)
-        Scaled inputs of the training rows.
-    averaged : bool
-        Whether probabilities are averaged over the latent posterior, or taken at its mean (the
-        "MAP" predictions of RW section 3.4.2).
-    """
+    """Components of equal weight over the same rows, ready to predict."""
 
     components: Sequence[Component]
-    x: Doubles
+    x: Doubles  # scaled inputs of the training rows, (n, p)
+    # whether probabilities are averaged over the latent posterior, or taken at its mean (the "MAP"
+    # predictions of RW section 3.4.2)
     averaged: bool = True
 
     def __post_init__(self) -> None:

@@ -21,7 +21,6 @@ from sparsegp.dense.base import Fit, Iterative, Method, Problem, RunTasks, Statu
 from sparsegp.dense.mixture import Component
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.learning.hyperpriors import Hyperprior, parse
-from sparsegp.learning.objective import parameter_names
 from sparsegp.math.chains import effective_sample_size, r_hat
 from sparsegp.math.hmc import Chain, Point, advance
 from sparsegp.types import Doubles
@@ -62,7 +61,7 @@ class Target:
         if not self.method.has_evidence:
             self.method.evidence(self.problem)  # raises, with the methods that have one
         known = {index for term in self.prior.terms for index in np.atleast_1d(term.index)}
-        missing = [name for i, name in enumerate(names_of(self.problem)) if i not in known]
+        missing = [name for i, name in enumerate(self.problem.parameter_names) if i not in known]
         if missing:
             raise SettingsError(
                 "every parameter of the kernels must have a hyperprior, or the posterior may have "
@@ -87,14 +86,10 @@ class Target:
 
 @dataclass(frozen=True)
 class SamplingState:
-    """Chains, none before the first step, and the history of each.
+    """Chains, none before the first step, and their positions (chains, steps, q).
 
-    Attributes
-    ----------
-    chains : tuple of Chain
-    positions : Doubles (chains, steps, q)
-    figures : Doubles (chains, steps, 3)
-        Log posterior density up to a constant, whether accepted, step size.
+    `figures` (chains, steps, 3) are the log posterior density up to a constant, whether the step
+    was accepted, and its size.
     """
 
     chains: tuple[Chain, ...]
@@ -104,28 +99,15 @@ class SamplingState:
 
 @dataclass(frozen=True)
 class Schedule(Iterative[Target]):
-    """Number and length of the chains, and of their steps.
-
-    Parameters
-    ----------
-    chains : int
-    burn_in : int
-        Initial steps of each chain that are discarded; they adapt step size and masses.
-    draws : int
-        Steps of each chain after the burn-in.
-    kept : int
-        Number of draws, from all chains together, used for predictions; no more than there are.
-    leapfrogs : int
-        Maximum number of evaluations of the evidence in a step.
-    """
+    """Number and length of the chains, and of their steps."""
 
     State: ClassVar[type] = SamplingState
 
     chains: int = 4
-    burn_in: int = 100
-    draws: int = 250
-    kept: int = 100
-    leapfrogs: int = 10
+    burn_in: int = 100  # initial steps of each chain, discarded; they adapt step size and masses
+    draws: int = 250  # steps of each chain after the burn-in
+    kept: int = 100  # draws, from all chains together, used for predictions; no more than there are
+    leapfrogs: int = 10  # maximum number of evaluations of the evidence in a step
 
     def start(self, problem: Target, near: Any = None) -> SamplingState:
         """Return the state without chains."""
@@ -179,7 +161,7 @@ class Schedule(Iterative[Target]):
     def _report(self, target: Target, state: SamplingState) -> dict[str, Any]:
         draws, figures = (some[:, self.burn_in :] for some in (state.positions, state.figures))
         columns = {
-            "name": names_of(target.problem),
+            "name": target.problem.parameter_names,
             "mean": draws.mean(axis=(0, 1)).tolist(),
             "sd": draws.std(axis=(0, 1), ddof=1).tolist(),
             "effective_draws": effective_sample_size(draws).tolist(),
@@ -197,14 +179,9 @@ class Schedule(Iterative[Target]):
         }
 
 
-def names_of(problem: Problem) -> tuple[str, ...]:
-    """Return the names of `Problem.parameters`."""
-    return parameter_names(problem.kernels, problem.likelihood)[: len(problem.parameters())]
-
-
 def kernel_prior(text: str, problem: Problem) -> Hyperprior:
     """Return the hyperprior described by a text, for the parameters of a problem; see `parse`."""
-    return parse(text, names_of(problem), problem.x.shape[1])
+    return parse(text, problem.parameter_names, problem.x.shape[1])
 
 
 def _begin(target: Target, number: int) -> Chain:

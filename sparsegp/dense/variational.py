@@ -106,16 +106,10 @@ class Bound:
 
 @dataclass(frozen=True)
 class VariationalState:
-    """State of the importance sampling.
+    """State of the importance sampling: log parameters of the kernels, y~ and m~ for these (n, R).
 
-    Attributes
-    ----------
-    logs : Doubles (q,)
-        Log parameters of the kernels in the last iteration.
-    site, latent : Doubles (n, R)
-        y~ and m~ for these kernels.
-    rounds : tuple of (bound, effective draws, phi ...)
-        Results of each iteration; the first one is for the initial kernels.
+    The results of each round are (bound, effective draws, phi ...); the first is for the initial
+    kernels.
     """
 
     logs: Doubles

@@ -1,7 +1,7 @@
 """Likelihoods of labels given latent values.
 
 To add one, write a file with a frozen dataclass ``class Mine(Likelihood, name="mine")`` that
-defines ``start`` and ``log_density``, import it here, and add an instance to the contract in
+defines ``log_density``, import it here, and add an instance to the contract in
 ``tests/likelihoods/test_contract.py``. Other methods that it overrides replace quadrature.
 """
 

@@ -78,9 +78,8 @@ class Likelihood(Checked, Member, ABC):
     """Whether the parameters are biases, which are added to the latent values."""
 
     @classmethod
-    @abstractmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return the likelihood with its initial parameters.
+        """Return the likelihood with its initial parameters, by default those of its fields.
 
         Parameters
         ----------
@@ -94,6 +93,9 @@ class Likelihood(Checked, Member, ABC):
         SettingsError
             If the likelihood does not support this number of classes.
         """
+        if not cls.numeric and n_classes < 2:
+            raise SettingsError(f"likelihood={cls.name} needs at least 2 classes, got {n_classes}")
+        return cls()
 
     def suited_to(self, variance: float, target: Any) -> Self:
         """Return the likelihood with initial parameters that suit a prior variance and labels (n,).
@@ -262,9 +264,3 @@ class Likelihood(Checked, Member, ABC):
         """
         values = dict(data)
         return build(LIKELIHOODS[str(values.pop("name", ""))], [], values)
-
-
-def require_classes(name: str, n_classes: int) -> None:
-    """Raise a `SettingsError` if there are fewer than two classes."""
-    if n_classes < 2:
-        raise SettingsError(f"likelihood={name} needs at least 2 classes, got {n_classes}")

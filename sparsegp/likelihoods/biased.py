@@ -1,11 +1,12 @@
 """Base class of likelihoods with one latent value per class, and biases added to the means."""
 
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from sparsegp.errors import SettingsError
-from sparsegp.likelihoods.base import Likelihood, require_classes
+from sparsegp.likelihoods.base import Likelihood
 from sparsegp.types import Doubles, Integers
 
 
@@ -31,10 +32,8 @@ class Biased(Likelihood):
         SettingsError
             If there are fewer than two classes.
         """
-        require_classes(cls.name, n_classes)
-        family: Any = cls
-        likelihood: Self = family(biases=(0.0,) * n_classes)
-        return likelihood
+        likelihood = super().start(n_classes)
+        return replace(likelihood, **likelihood._fields_of(np.zeros(n_classes)))
 
     def n_latent(self, n_classes: int) -> int:
         """Return K: a row has one latent value per class."""

@@ -1,7 +1,7 @@
 """Gaussian noise, for regression; matching moments is exact inference then."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,8 @@ class Gaussian(Likelihood, name="gaussian"):
     Parameters
     ----------
     noise_variance : float
-        sigma^2 >= 1e-30, in squared units of the targets; learnt as log sigma^2.
+        sigma^2 >= 1e-30, in squared units of the targets; learnt as log sigma^2. The default is
+        for targets of variance one.
 
     Raises
     ------
@@ -28,11 +29,6 @@ class Gaussian(Likelihood, name="gaussian"):
 
     noise_variance: float = setting(0.1, least=1e-30)
     numeric: ClassVar[bool] = True
-
-    @classmethod
-    def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return the likelihood with noise variance 0.1, for targets of variance one."""
-        return cls()
 
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log N(y | u, sigma^2); see `Likelihood`."""

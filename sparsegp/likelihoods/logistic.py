@@ -16,7 +16,7 @@ from scipy.special import expit, log_expit
 
 from sparsegp.likelihoods.base import Moments
 from sparsegp.likelihoods.binary import Binary
-from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum
+from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum, pieces
 from sparsegp.types import Doubles, Floats
 
 SMALL = (1.0, 2.0)
@@ -57,13 +57,14 @@ class Logistic(Binary, name="logistic"):
         kind = np.where(plain, np.searchsorted(SMALL[:-1], scale), len(STEPS) + octave)
         for some in np.unique(kind).tolist():
             rows = np.flatnonzero(kind == some)
-            for start in range(0, len(rows), CHUNK):
-                part = rows[start : start + CHUNK]
+            for piece in pieces(len(rows), CHUNK):
+                m, s = mean[rows[piece]], scale[rows[piece]]
                 if some < len(STEPS):
-                    found = _by_equal_steps(mean[part], scale[part], STEPS[some])
-                else:
-                    found = _by_stretched_steps(mean[part], scale[part], some - len(STEPS))
-                out[:, part] = found
+                    found = _by_equal_steps(m, s, STEPS[some])
+                else:  # the common nodes of a half octave
+                    u, log_f, q = _stretched(some - len(STEPS))
+                    found = _sums((u - m) / s, log_f - np.log(s), q, s)
+                out[:, rows[piece]] = found
         return Moments(out[0], out[1][:, np.newaxis], out[2][:, np.newaxis])
 
 
@@ -87,12 +88,6 @@ def _by_equal_steps(mean: Doubles, scale: Doubles, step: float) -> tuple[Floats,
     x = scale * expit(-u) + step * np.arange(-half, half + 1)[:, np.newaxis]
     u = mean + scale * x
     return _sums(x, log_expit(u) + np.log(step), expit(-u), scale)
-
-
-def _by_stretched_steps(mean: Doubles, scale: Doubles, octave: int) -> tuple[Floats, ...]:
-    """Return log Z, slope and curvature, (n,) each, using the common nodes of a half octave."""
-    u, log_f, q = _stretched(octave)
-    return _sums((u - mean) / scale, log_f - np.log(scale), q, scale)
 
 
 @cache

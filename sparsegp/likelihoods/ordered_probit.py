@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import erf, erfcx, ndtr, ndtri
 
 from sparsegp.errors import SettingsError
-from sparsegp.likelihoods.base import Likelihood, Moments, require_classes
+from sparsegp.likelihoods.base import Likelihood, Moments
 from sparsegp.math.normal import LOG_PEAK, PEAK, SQRT_HALF, SQRT_TWO_OVER_PI
 from sparsegp.types import Doubles
 
@@ -57,14 +57,16 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
         SettingsError
             If there are fewer than two classes.
         """
-        require_classes(cls.name, n_classes)
-        shares = np.arange(1, n_classes) / n_classes
-        return cls(tuple((np.sqrt(2.0) * ndtri(shares)).tolist()))
+        return super().start(n_classes)._dividing(np.arange(1, n_classes) / n_classes, 1.0)
 
     def suited_to(self, variance: float, target: Any) -> Self:
         """Return thresholds by which the prior probabilities are the shares of the classes."""
         shares = np.cumsum(np.bincount(target, minlength=len(self.thresholds) + 1)) / len(target)
-        thresholds = np.sqrt(1.0 + variance) * ndtri(shares[:-1])
+        return self._dividing(shares[:-1], variance)
+
+    def _dividing(self, shares: Doubles, variance: float) -> Self:
+        """Return thresholds with these prior probabilities below them."""
+        thresholds = np.sqrt(1.0 + variance) * ndtri(shares)
         return replace(self, thresholds=tuple(thresholds.tolist()))
 
     def _n_classes(self, n_latent: int) -> int:

@@ -9,17 +9,10 @@ from sparsegp.texts import read
 
 @dataclass(frozen=True)
 class LikelihoodSpec:
-    """A likelihood as a text describes it.
-
-    Attributes
-    ----------
-    family : type of Likelihood
-    given : Likelihood or None
-        The likelihood itself, if the text has values.
-    """
+    """A likelihood as a text describes it."""
 
     family: type[Likelihood]
-    given: Likelihood | None = None
+    given: Likelihood | None = None  # the likelihood itself, if the text has values
 
     def start(self, n_classes: int, n_nodes: int = 12) -> Likelihood:
         """Return the likelihood with its initial parameters; see `Likelihood.start`.

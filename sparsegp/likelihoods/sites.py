@@ -29,22 +29,12 @@ from sparsegp.types import Doubles
 
 @dataclass(frozen=True)
 class Sites:
-    """Sites of n rows with R latent values and C kernels; C is R, or 1 if they share the kernel.
+    """Sites of n rows with R latent values and C kernels; C is R, or 1 if they share the kernel."""
 
-    Attributes
-    ----------
-    mean : Doubles (n, R)
-    precision : Doubles (n, C)
-    length : Doubles (n, C)
-        sqrt(1 / precision + latent variance); infinite for a site of zero precision.
-    step : Doubles (n, R)
-        (Site mean - latent mean) / length.
-    """
-
-    mean: Doubles
-    precision: Doubles
-    length: Doubles
-    step: Doubles
+    mean: Doubles  # (n, R)
+    precision: Doubles  # (n, C)
+    length: Doubles  # (n, C), sqrt(1 / precision + latent variance); infinite for zero precision
+    step: Doubles  # (n, R), (site mean - latent mean) / length
 
     def power(self, weight: Doubles, variance: Doubles) -> "Sites":
         """Return the sites for row weights (n,), given the latent variances (n, C)."""

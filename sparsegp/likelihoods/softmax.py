@@ -136,11 +136,9 @@ class Softmax(Biased, name="softmax"):
                 f"{n_classes} classes, more than {MAX_POINTS}; use multinomial_probit"
             )
         points, log_weights = product_rule(self.n_nodes, n_classes)
-        scale, parts = np.sqrt(variance), list[tuple[Doubles, Doubles, Doubles]]()
+        scale, parts = np.sqrt(variance), [(np.empty(0), mean[:0], mean[:0])]  # if without rows
         for some in pieces(len(mean), CHUNK // n_classes):
             parts += _tilted(points, log_weights, mean[some], scale[some], target[some])
-        if not parts:
-            return Moments(np.empty(0), np.empty(mean.shape), np.empty(mean.shape))
         return Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 

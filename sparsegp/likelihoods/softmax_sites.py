@@ -44,14 +44,7 @@ def contrasts(target: Integers, n_latent: int) -> Doubles:
 
 @dataclass(frozen=True)
 class Terms:
-    """Softmax terms in whitened coordinates x, under N(x | 0, I): u = base + slope x.
-
-    Attributes
-    ----------
-    base : Doubles (n, R)
-    slope : Doubles (n, R, d)
-    target : Integers (n,)
-    """
+    """Softmax terms in coordinates x under N(x | 0, I): u = base (n, R) + slope (n, R, d) x."""
 
     base: Doubles
     slope: Doubles

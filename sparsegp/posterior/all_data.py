@@ -100,21 +100,17 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         "validation_nlpp": plan.validation_nlpp,
     }
     logger.info("posterior all: %s", report)
-    weights = problem.weights(ascent.point, plan.calibration, report)
-    return replace(weights, scores=plan.scores)
+    weights = problem.weights(ascent.point, plan.calibration)
+    report |= weights.report
+    return replace(weights, gain=problem.gain(), report=report, scores=plan.scores)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Calibration and results of the search, for the final ascent.
+    """Calibration for the final ascent, and results of the search, by validation or left-out rows.
 
-    Attributes
-    ----------
-    calibration : Calibration
-    validation_nlpp : dict
-        NLPP of the validation rows, or of left-out rows, for each prior variance factor.
-    scores : Quantiles, optional
-        Quantiles of their conformal scores in fits without them (posterior/limits.py).
+    These are their NLPP for each prior variance factor, and quantiles of their conformal scores in
+    fits without them (posterior/limits.py).
     """
 
     calibration: Calibration = MEAN_ONLY
@@ -124,30 +120,14 @@ class Plan:
 
 @dataclass
 class Ascents:
-    """State of the computation, from which it can be resumed.
+    """State of the computation, from which it can be resumed."""
 
-    Attributes
-    ----------
-    search : Search
-        Ascents judged by the validation rows.
-    searched : int
-        Number of their iterations; in cross-validation, of factors tried.
-    plan : Plan, optional
-        Their result.
-    ascent : Ascent, optional
-        Final ascent, with all rows.
-    rounds : int
-        Number of its iterations.
-    over : bool
-        Whether it has converged.
-    """
-
-    search: Search = field(default_factory=Search)
-    searched: int = 0
-    plan: Plan | None = None
-    ascent: Ascent | None = None
-    rounds: int = 0
-    over: bool = False
+    search: Search = field(default_factory=Search)  # ascents judged by the validation rows
+    searched: int = 0  # number of their iterations; in cross-validation, of factors tried
+    plan: Plan | None = None  # their result
+    ascent: Ascent | None = None  # final ascent, with all rows
+    rounds: int = 0  # number of its iterations
+    over: bool = False  # whether it has converged
 
     def require(self, shape: tuple[int, ...]) -> None:
         """Raise a `StoreError` if a point does not have this shape."""
@@ -240,12 +220,7 @@ def calibrate(problem: Problem, c: Doubles) -> tuple[Calibration, Quantiles | No
     With a former posterior, its values are the means of the prior. The second result holds the
     quantiles of the conformal scores of these rows, or is None if they are not wanted.
     """
-    weights = PosteriorWeights(
-        list(c),
-        reduction=[W for W, _ in problem.reductions()],
-        calibration=Calibration(prior_scale=problem.scale),
-        whitened=problem.whitened(c),
-    )
+    weights = problem.weights(c, Calibration(prior_scale=problem.scale))
     mean, variance, target = latent_validation(problem.active, problem.rows, weights)
     of_rows = problem.rows.validation_weights
     log_z = functools.partial(

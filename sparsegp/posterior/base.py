@@ -36,29 +36,14 @@ MAX_ROUNDING = 1e-3
 
 @dataclass(frozen=True)
 class ActiveRows:
-    """Result of a selection: active rows and their sites, kernels and likelihood.
+    """Result of a selection: active rows and their sites, kernels and likelihood."""
 
-    Attributes
-    ----------
-    kernels : sequence of Kernel
-        One for all classes, or one per class.
-    likelihood : Likelihood
-    x : Floats (d, p)
-        Scaled inputs.
-    target : array (d,)
-        Class codes, or targets in a regression.
-    site : Doubles (d, R)
-        Site means at inclusion.
-    precision : Doubles (d, C)
-        Site precisions at inclusion; zero where a row is not active for a process.
-    """
-
-    kernels: Sequence[Kernel]
+    kernels: Sequence[Kernel]  # one for all classes, or one per class
     likelihood: Likelihood
-    x: Floats
-    target: NDArray[Any]
-    site: Doubles
-    precision: Doubles
+    x: Floats  # scaled inputs (d, p)
+    target: NDArray[Any]  # class codes, or targets in a regression, (d,)
+    site: Doubles  # site means at inclusion (d, R)
+    precision: Doubles  # site precisions at inclusion (d, C); zero if inactive for a process
 
     def __post_init__(self) -> None:
         d, n_latent = self.site.shape
@@ -174,74 +159,36 @@ class Calibration(Checked):
 
 @dataclass(frozen=True)
 class PosteriorWeights:
-    """A posterior over the span of the active rows.
+    """A posterior over the span of the active rows."""
 
-    Attributes
-    ----------
-    coefficients : sequence of Doubles (d_c, R)
-        c of each kernel.
-    gain : sequence of Doubles (d, d), optional
-        Lower Cholesky factors of B (posterior/all_data.py); None for posteriors from sites.
-    reduction : sequence of Doubles (d, d), optional
-        Lower triangles W of each kernel, given with `gain`: with prior variance factor s the
-        variance is s k** - |W k_u*|^2 (posterior/predict.py).
-    calibration : Calibration
-    report : dict
-        Diagnostics of the computation, as plain JSON.
-    scores : Quantiles, optional
-        Quantiles of the conformal scores of rows that were not fitted (posterior/limits.py).
-    whitened : sequence of Doubles (d_c, R), optional
-        L^-T c of each kernel, so that predictions do not need L.
-    """
-
-    coefficients: Sequence[Doubles]
+    coefficients: Sequence[Doubles]  # c of each kernel, (d_c, R)
+    # lower Cholesky factors of B (posterior/all_data.py), (d, d); None for posteriors from sites
     gain: Sequence[Doubles] | None = field(default=None, metadata=TRIANGLES)
+    # lower triangles W of each kernel (d, d), given with `gain`: with prior variance factor s the
+    # variance is s k** - |W k_u*|^2 (posterior/predict.py)
     reduction: Sequence[Doubles] | None = field(default=None, metadata=TRIANGLES)
     calibration: Calibration = Calibration()
-    report: dict[str, Any] = field(default_factory=dict)
+    report: dict[str, Any] = field(default_factory=dict)  # diagnostics, as plain JSON
+    # quantiles of the conformal scores of rows that were not fitted (posterior/limits.py)
     scores: Quantiles | None = None
+    # L^-T c of each kernel, (d_c, R), so that predictions do not need L
     whitened: Sequence[Doubles] | None = field(default=None, metadata=UNSAVED)
 
 
 class Rows(Protocol):
-    """All training rows, for posteriors and calibrations that use more than the active ones.
-
-    Attributes
-    ----------
-    n_rows : int
-    total : float
-        Sum of the row weights; the number of rows if they have none.
-    weights : Doubles (n,) or None
-        Factors of the log likelihoods of the rows.
-    validation_weights : Doubles (a,) or float
-        Weights of the validation rows, divided by their mean; 1 if rows have none.
-    precision : dtype
-        Data type of the stub matrices in the blocks.
-    tolerance : float
-        Gain of an iteration, in nats, at which an ascent stops.
-    calibrate : bool
-        Whether to fit the calibration or, in a regression, the noise variance.
-    keeps_scores : bool
-        Whether to keep the conformal scores of the rows to which it is fitted.
-    folds : Integers (n,)
-        Fold of each row, for cross-validation; empty if there is none.
-    former : mapping
-        Arrays of the state last reported before an interruption, or empty.
-    past : PastRows, optional
-        Summary of earlier training rows that are no longer available.
-    """
+    """All training rows, for posteriors and calibrations that use more than the active ones."""
 
     n_rows: int
-    total: float
-    weights: Doubles | None
-    validation_weights: Doubles | float
-    precision: np.dtype[Any]
-    tolerance: float
-    calibrate: bool
-    keeps_scores: bool
-    folds: Integers
-    former: Mapping[str, NDArray[Any]]
-    past: "PastRows | None"
+    total: float  # sum of the row weights; the number of rows if they have none
+    weights: Doubles | None  # factors of the log likelihoods of the rows, (n,)
+    validation_weights: Doubles | float  # those of validation rows (a,) over their mean; or 1
+    precision: np.dtype[Any]  # of the stub matrices in the blocks
+    tolerance: float  # gain of an iteration, in nats, at which an ascent stops
+    calibrate: bool  # whether to fit the calibration or, in a regression, the noise variance
+    keeps_scores: bool  # whether to keep the conformal scores of the rows to which it is fitted
+    folds: Integers  # fold of each row (n,), for cross-validation; empty if there is none
+    former: Mapping[str, NDArray[Any]]  # the state last reported before an interruption, or empty
+    past: "PastRows | None"  # summary of earlier training rows that are no longer available
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
         """Call a method on the blocks of training rows and return the answers."""

@@ -46,17 +46,9 @@ def step_of(scale: float) -> int:
 
 @dataclass(frozen=True)
 class Peak:
-    """Best iteration of one ascent.
+    """Best iteration of the ascent so many steps from the kernel's own variance.
 
-    Attributes
-    ----------
-    step : int
-        Number of steps from the kernel's own variance.
-    rounds : int
-    log_z : Doubles (a,)
-        Log predictive probabilities of the validation rows.
-    ascent : Ascent
-        Its state at this iteration.
+    `log_z` (a,) are the log predictive probabilities of the validation rows, `ascent` its state.
     """
 
     step: int
@@ -77,50 +69,23 @@ class Peak:
 
 @dataclass
 class Search:
-    """Ascents for one prior variance factor after the other: up from 1, else down from it.
+    """Ascents for one prior variance factor after the other: up from 1, else down from it."""
 
-    Attributes
-    ----------
-    tried : list of (int, float)
-        Steps of the completed ascents, and the NLPP of their best iterations.
-    best : Peak, optional
-        Best iteration of the best completed ascent.
-    halfway, halfway_rounds : Ascent, int, optional
-        State of that ascent halfway to it, and the number of iterations until then.
-    step : int
-        Step of the current ascent.
-    rounds : int
-        Number of its iterations so far.
-    ascent : Ascent, optional
-        Its state; None before it has started.
-    leader : Peak, optional
-        Its best iteration so far.
-    least, waited : float, int
-        Lowest NLPP of its iterations, and the number of iterations since.
-    over : bool
-        Whether all ascents are done.
-    alone : bool
-        Whether the first ascent is the only one.
-    part : bool
-        Whether the ascents still use a part of the rows.
-    patience : int
-        Iterations without a lower NLPP after which an ascent ends.
-    """
-
+    # steps of the completed ascents, and the NLPP of their best iterations
     tried: list[tuple[int, float]] = field(default_factory=list)
-    best: Peak | None = None
-    halfway: Ascent | None = None
-    halfway_rounds: int = 0
-    step: int = 0
-    rounds: int = 0
-    ascent: Ascent | None = None
-    leader: Peak | None = None
-    least: float = math.inf
-    waited: int = 0
-    over: bool = False
-    alone: bool = False
-    part: bool = False
-    patience: int = PATIENCE
+    best: Peak | None = None  # best iteration of the best completed ascent
+    halfway: Ascent | None = None  # state of that ascent halfway to it
+    halfway_rounds: int = 0  # number of iterations until then
+    step: int = 0  # of the current ascent
+    rounds: int = 0  # number of its iterations so far
+    ascent: Ascent | None = None  # its state; None before it has started
+    leader: Peak | None = None  # its best iteration so far
+    least: float = math.inf  # lowest NLPP of its iterations
+    waited: int = 0  # number of iterations since
+    over: bool = False  # whether all ascents are done
+    alone: bool = False  # whether the first ascent is the only one
+    part: bool = False  # whether the ascents still use a part of the rows
+    patience: int = PATIENCE  # iterations without a lower NLPP after which an ascent ends
 
     def current_ascent(self, problem: Problem) -> Ascent:
         """Return the current ascent, started if necessary."""

@@ -39,12 +39,7 @@ class Folds(Problem):
     """Objectives of all folds, each without the rows of its fold, and last that of all rows.
 
     Coefficients are (C, d, F R) for F objectives, the R of one objective side by side. As rows are
-    few, everything is computed here rather than in the row blocks.
-
-    Parameters
-    ----------
-    whole : Problem
-        The problem of all rows.
+    few, everything is computed here rather than in the row blocks. `whole` is that of all rows.
     """
 
     def __init__(self, whole: Problem) -> None:

@@ -180,23 +180,16 @@ class Problem:
         found = np.stack([solve_factored(factor, part) for (factor, _), part in pairs])
         return np.asarray(found, dtype=np.float64)
 
-    def weights(
-        self, c: Doubles, calibration: Calibration, report: dict[str, Any]
-    ) -> PosteriorWeights:
-        """Return the final posterior with coefficients (C, d, R).
+    def weights(self, c: Doubles, calibration: Calibration) -> PosteriorWeights:
+        """Return the posterior with coefficients (C, d, R), without the gain."""
+        whitened = [*map(functools.partial(solve_lower, transposed=True), self.factors, c)]
+        reduction, jitters = zip(*self.reductions(), strict=True)
+        report = {"jitter": max(jitters)}
+        return PosteriorWeights(list(c), None, reduction, calibration, report, whitened=whitened)
 
-        Rounds the metric in place to float32, as a model stores it.
-        """
-        taken = self.reductions()
-        gain = [_rounded(factor) for factor, _ in self.metric]
-        report |= {"jitter": max(jitter for _, jitter in taken)}
-        return PosteriorWeights(
-            list(c), gain, [W for W, _ in taken], calibration, report, whitened=self.whitened(c)
-        )
-
-    def whitened(self, c: Doubles) -> list[Doubles]:
-        """Return L^-T c of each kernel, for coefficients (C, d, R)."""
-        return [*map(functools.partial(solve_lower, transposed=True), self.factors, c)]
+    def gain(self) -> list[Doubles]:
+        """Return the factors of B, rounded in place as a model stores them: after all else."""
+        return [_rounded(factor) for factor, _ in self.metric]
 
     def reductions(self) -> list[tuple[Doubles, float]]:
         """Return W of each kernel, rounded as a model stores it, and its jitter."""

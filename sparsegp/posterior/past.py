@@ -51,30 +51,14 @@ divided by the prior variance factor, if that is above one."""
 
 @dataclass(frozen=True)
 class PastRows:
-    """Summary of rows that are no longer available.
+    """Summary of rows that are no longer available."""
 
-    Parameters
-    ----------
-    active : ActiveRows
-        Active rows of the former posterior; all are active for every process.
-    weights : PosteriorWeights
-        The former posterior, an all-data posterior.
-    kept : Integers (m,)
-        Places of the active rows that are kept; they come first in any later active set.
-    numbers : Integers (m,)
-        Row numbers of the kept rows: negative, as new rows are counted from 0.
-    curvature : float
-        kappa, see `mean_curvature`.
-    shares : Quantiles, optional
-        Quantiles of the remaining fraction of the prior variance (posterior/limits.py).
-    """
-
-    active: ActiveRows
-    weights: PosteriorWeights
-    kept: Integers
-    numbers: Integers
-    curvature: float
-    shares: Quantiles | None = None
+    active: ActiveRows  # those of the former posterior; all are active for every process
+    weights: PosteriorWeights  # the former posterior, an all-data posterior
+    kept: Integers  # places (m,) of the rows that are kept; they come first in any later active set
+    numbers: Integers  # their row numbers (m,): negative, as new rows are counted from 0
+    curvature: float  # kappa, see `mean_curvature`
+    shares: Quantiles | None = None  # of the remaining prior variance (posterior/limits.py)
 
     def active_set(self, slots: int, dtype: Any) -> ActiveSet:
         """Return the kept active rows as inclusions, in batches of `slots` slots."""

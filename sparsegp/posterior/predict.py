@@ -35,12 +35,7 @@ from sparsegp.math.linalg import (
 )
 from sparsegp.math.products import TILE
 from sparsegp.math.subnormals import drop_tiny, rounded
-from sparsegp.posterior.base import (
-    COVARIANCE,
-    ActiveRows,
-    PosteriorWeights,
-    lower_covariance,
-)
+from sparsegp.posterior.base import COVARIANCE, ActiveRows, PosteriorWeights, lower_covariance
 from sparsegp.types import Doubles, Floats
 
 MARGIN = 8

@@ -32,12 +32,7 @@ import numpy as np
 from scipy.linalg import cho_solve, eigh
 from scipy.optimize import minimize_scalar
 
-from sparsegp.math.linalg import (
-    inverse_lower,
-    jittered_cholesky,
-    product_of_triangles,
-    solve_lower,
-)
+from sparsegp.math.linalg import inverse_lower, jittered_cholesky, product_of_triangles, solve_lower
 from sparsegp.math.products import TILE
 from sparsegp.math.summation import quantum
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows

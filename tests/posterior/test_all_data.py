@@ -106,7 +106,7 @@ def test_weights_do_not_depend_on_prior_scales_seen_before():
             for scale in scales:
                 objective.set_scale(scale)
                 jitters.append(max(jitter for _, jitter in objective.metric))
-            found.append(objective.weights(objective.start(), Calibration(), {}).reduction)
+            found.append(objective.weights(objective.start(), Calibration()).reduction)
     assert jitters[1] > jitters[0] == jitters[2]
     assert_array_equal(found[0], found[1])
 
