@@ -329,7 +329,7 @@ class Frame:
         found = zip(self.parts, self.starts, each, strict=True)
         parts = [part.iloc[some - start] for part, start, some in found if len(some)]
         lengths = [*filter(None, map(len, each))]
-        return replace(self, parts=parts, lengths=lengths, where=partial(_among, self.where, rows))
+        return replace(self, parts=parts, lengths=lengths, where=_of_some(self.where, rows))
 
     def numbers(self, source: str) -> DaskArray:
         """Return the values of all columns as numbers, (n, p); NaN where one is missing.
@@ -355,10 +355,18 @@ class Frame:
 
         task, blocks = delayed(function, pure=False), []
         for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True):
-            where = partial(_among, self.where, range(start, start + length))
+            where = _of_some(self.where, range(start, start + length))
             values = task(part, where)
             blocks.append(da.from_delayed(values, (length, p), dtype, np.empty((0, 0), dtype)))
         return da.concatenate(blocks) if blocks else da.empty((0, p), dtype)
+
+
+def _of_some(where: Where, rows: Any) -> Where:
+    """Return what describes values of some rows, without the numbers of all others."""
+    if isinstance(where, partial) and where.func is _among:
+        where, earlier = where.args
+        rows = earlier[rows]
+    return partial(_among, where, rows)
 
 
 def _among(where: Where, rows: Any, row: int, column: Any) -> str:

@@ -174,7 +174,7 @@ def _kind(found: set[str]) -> str:
 def _reading(levels: Counter[str], given: str | None) -> str:
     """Return the kind of a text column, and the format of its values, as in "date:%d.%m.%Y"."""
     if given in NUMBERS:
-        return f"{given}:{form_of([*levels])}"
+        return f"{given}:{form_of([*levels], asked=True)}"
     words, counts = pd.Series([*levels], dtype=object), np.array([*levels.values()])
     if given == "truth" or (levels and {word.lower() for word in levels} <= TRUTHS.keys()):
         return f"truth:{UNTYPED}"

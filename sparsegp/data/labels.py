@@ -261,7 +261,7 @@ def _in_words(labels: Labels, form: str | None = None) -> tuple[Labels, str]:
             return numbers, form or ""
     found, places = np.unique(labels, return_inverse=True)
     words = found.tolist()
-    if not (form := form_of(words) if form is None else form):
+    if not (form := form_of(words, asked=True) if form is None else form):
         return labels, ""
     values = [value_of(word, form) for word in words]
     if any(map(math.isnan, values)):
@@ -283,7 +283,10 @@ def tidy_labels(y: Any, source: str) -> Labels:
             f"{source} has no labels; a text or parquet file holds them in a column (give "
             "label_column if there are several), other formats in an array or a file y beside X"
         )
-    labels: Labels = np.asarray(y)
+    try:
+        labels: Labels = np.asarray(y)
+    except ValueError:  # lists of several lengths
+        labels = np.asarray(y, dtype=object)
     if isinstance(y, np.ma.MaskedArray):
         labels = labels.astype(object)
         labels[np.ma.getmaskarray(y)] = None
@@ -362,6 +365,12 @@ def _one_type(values: list[Any], source: str) -> Labels:
     refuse_missing(values, source)
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
     kinds = {type(value) for value in values}
+    if several := kinds & {np.ndarray, list, tuple, dict, set}:
+        row = next(row for row, value in enumerate(values) if type(value) in several)
+        raise DataError(
+            f"labels must be integers or strings, one for each row; {source} has a "
+            f"{type(values[row]).__name__} in row {row} (rows counted from 0)"
+        )
     if kinds == {bool} or kinds <= {int, float}:
         labels = np.array(values)
         if labels.dtype.kind in REAL_KINDS:

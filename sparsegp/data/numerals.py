@@ -1,7 +1,9 @@
 """Numbers as people write them: $1,234.50, 77,1 % or 57 kg.
 
 A column of them has a form: what stands before and after each number, and which mark is the
-decimal one, as in "$#.#", "#,# %" and "#kg", where there is none.
+decimal one, as in "$#.#", "#,# %" and "#kg", where there is none. Units are not only those below:
+any word or two behind every number of a column are one, if the numbers have decimals, or if there
+are many, and without leading zeros, as codes such as 4WD or 012A may be alike.
 """
 
 import math
@@ -20,18 +22,21 @@ UNITS = (
     r"[%‰$€£¥₹]|USD|EUR|GBP|CHF|CAD|AUD|INR|°[CF]?|[kcmdnµμ]?[gml]|km/h|mph|m?s|[kMG]?Hz|k?Wh|kW|"
     r"m[AV]|[kMGT]B|lbs?|oz|ft|in|mi|yd|c?m[²³]|min|h|(?:hr|hour|day|week|month|yr|year)s?"
 )
+WORD = r"(?u:[^\W\d_])[^\s,;:()<>+#]{0,15}"
+ANY_UNIT = rf"(?![eE]\d|[aApP]\.?[mM]\b){WORD}(?: {WORD})?"
 NUMERAL = re.compile(
     rf"(?P<open>\()?(?P<sign>[+-]?)(?P<before>{MONEY})? ?(?P<inner>-?)"
     r"(?P<whole>[1-9]\d{0,2}(?:(?P<mark>[,' ])\d{3})(?:(?P=mark)\d{3})*|\d*)(?P<part>\.\d*)?"
-    rf" ?(?P<after>{UNITS})?(?P<close>\))?",
+    rf" ?(?P<after>{UNITS}|{ANY_UNIT})?(?P<close>\))?",
     re.ASCII,
 )
 OTHERS = f"{MINUS}\xa0\N{NARROW NO-BREAK SPACE}\N{RIGHT SINGLE QUOTATION MARK}"
 PLAIN, SWAPPED = str.maketrans(OTHERS, "-  '"), str.maketrans(".,", ",.")
 ENGLISH = re.compile(r"[$£₹]|USD|GBP|CAD|AUD|INR|Rs")
 """Currencies beside which a comma separates thousands."""
-SEVERAL = 5
-"""Number of small whole numbers beside which a comma before three digits does so, too."""
+SEVERAL, MANY = 5, 20
+"""Number of small whole numbers beside which a comma before three digits does so, too; and of
+different whole numbers up to which a word behind them may make them codes."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +76,18 @@ def is_numeral(word: str) -> bool:
     return any(Numeral.of(word, mark) for mark in ".,")
 
 
-def form_of(words: Sequence[str]) -> str:
+def form_of(words: Sequence[str], asked: bool = False) -> str:
     """Return the form of numbers in words; "" if they have none, or are all plain numbers.
 
     So it is if a word is no number, or has other signs beside it (a zero may be bare), and if marks
     may be decimal or separate thousands.
+
+    Parameters
+    ----------
+    words : sequence of str
+        Different ones.
+    asked : bool
+        Whether they are known to be numbers, and not codes.
     """
     if all(map(is_number, words)):
         return ""
@@ -84,6 +96,8 @@ def form_of(words: Sequence[str]) -> str:
         return ""
     (decimal, numerals), *_ = found.items()
     ((before, after),) = {each.style for each in numerals if each.value or any(each.style)}
+    if not (asked or not after or re.fullmatch(UNITS, after) or _are_measures(numerals)):
+        return ""
     marked = [each for each in numerals if each.is_marked]
     others = [each for each in numerals if not each.is_marked]
     if len(found) == 1 or not marked:
@@ -97,6 +111,13 @@ def form_of(words: Sequence[str]) -> str:
     if is_odd and any(each.is_enclosed or " " in each.whole for each in numerals):
         return ""  # footnotes, telephone numbers
     return f"{before}#{decimal}#{after}" if decimal else f"{before}#{after}"
+
+
+def _are_measures(numerals: Sequence[Numeral]) -> bool:
+    """Return whether numbers before a word that may be a unit are none of codes; see above."""
+    are_codes = any(each.whole.startswith("0") and each.whole != "0" for each in numerals)
+    has_parts = any(each.part for each in numerals)
+    return not are_codes and (has_parts or len({each.value for each in numerals}) > MANY)
 
 
 def _read(words: Sequence[str], decimal: str) -> list[Numeral]:

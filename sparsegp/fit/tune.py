@@ -254,7 +254,6 @@ class Tuning(Run[Tuned]):
             (sample.n_train, len(sample.X) - sample.n_train, summary.p, summary.n),
             self.n_active,
             self.max_trials,
-            n_groups=0 if sample.groups is None else int(sample.groups.max()) + 1,
             n_classes=0 if self.settings.is_regression else sample.n_classes,
             sizes=self._sizes(),
             validation=self.settings.n_validation,

@@ -30,7 +30,7 @@ from sparsegp.learning.linear_rows import Softmax, is_regression_target, make_ro
 from sparsegp.math import linalg
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.subnormals import drop_tiny
-from sparsegp.types import Doubles, Floats, Integers
+from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 FIRST, LONGEST = 0.5, 1.0
 """Largest change of a log parameter in the first iteration, and in any."""
@@ -47,6 +47,8 @@ JITTER = 1e-5
 """Minimum jitter of the kernel matrix of the active rows, relative to its mean diagonal."""
 MAX_CG_ITERATIONS = 60
 """Maximum number of conjugate gradient iterations for one linear system."""
+MIN_ROWS_PER_SEGMENT = 20
+"""Minimum number of rows per segment of a warped column; with fewer, warping is noise."""
 PIECE = 128
 """Active rows whose gradients are computed at a time; temporaries must stay in cache, but a kernel
 may have to prepare the other rows each time."""
@@ -95,7 +97,7 @@ def learn_by_column(
         If the kernel does not suit the rows.
     """
     held_out = HeldOut(X, target, weights, n_active)
-    shared = _shared(kernel, np.arange(X.shape[1]) if groups is None else groups)
+    shared = _shared(kernel, np.arange(X.shape[1]) if groups is None else groups, X)
     start = np.empty(int(shared.max()) + 1)
     start[shared] = kernel.parameters()
 
@@ -132,17 +134,42 @@ def magnitude(log_p: float, target: Any, weights: Doubles) -> float:
     return min(abs(log_p), max(entropy + log_p, LEAST_EXPLAINED * entropy))
 
 
-def _shared(kernel: Kernel, groups: Integers) -> Integers:
-    """Return the index of the free parameter behind each parameter (q,), shared within groups."""
+def _shared(kernel: Kernel, groups: Integers, X: Floats) -> Integers:
+    """Return the index of the free parameter behind each parameter (q,), shared within groups.
+
+    The segments of some columns share one too, see `_unwarped`.
+    """
     numbers, total = [], 0
     for part in kernel.leaves:
         own = np.arange(len(part.parameters()))
         if isinstance(part, ByColumn):
             segments = len(own) // len(groups)
-            own = (groups[:, np.newaxis] * segments + np.arange(segments)).ravel()
+            places = groups[:, np.newaxis] * segments + np.arange(segments)
+            if segments > 1:
+                unwarped = _unwarped(part.scales.reshape(-1, segments), groups, X)
+                places[unwarped] = places[unwarped, :1]
+            own = places.ravel()
         numbers.append(own + total)
         total = int(numbers[-1].max()) + 1
     return np.unique(np.concatenate(numbers), return_inverse=True)[1]
+
+
+def _unwarped(scales: Doubles, groups: Integers, X: Floats) -> Booleans:
+    """Return which columns, whose segments have the length scales (p, 4), are not warped: a mask.
+
+    If rows are too few to warp all groups of columns, these are at first the least relevant ones
+    and those of two values, and later the ones that were not.
+    """
+    alike, n_groups = (scales == scales[:, :1]).all(axis=1), int(groups.max()) + 1
+    if (count := len(X) // (MIN_ROWS_PER_SEGMENT * scales.shape[1])) >= n_groups:
+        return np.zeros(len(groups), bool)
+    if not alike.all():
+        return np.asarray(alike)
+    rates = np.zeros(n_groups)
+    has_more = [len(np.unique(column)) > 2 for column in X.T]
+    np.maximum.at(rates, groups, np.where(has_more, 1.0 / scales[:, 0], 0.0))
+    warped = np.argsort(-rates, kind="stable")[:count]
+    return np.asarray(~np.isin(groups, warped[rates[warped] > 0.0]))
 
 
 def with_ard(kernel: Kernel, p: int) -> Kernel:

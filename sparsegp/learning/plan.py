@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import entr
 
-from sparsegp.kernels import SEGMENTS
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS, SAFE
 from sparsegp.types import Doubles, Integers
 
@@ -39,10 +38,10 @@ with the fit of the run."""
 GUARD_ERRORS = 2.0
 """Standard errors by which the winner must lead a given kernel: the best of many is often best by
 chance."""
-MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT = 1500, 20
-"""Minimum numbers of rows to fit for input warping, in all and per segment of a column. With fewer
-in all there is cross-validation, and warping would start from length scales averaged over the folds
-and so learnt from the held-out rows; with fewer per segment it is noise."""
+MIN_ROWS_FOR_WARPING = 1500
+"""Minimum number of rows to fit for input warping. With fewer there is cross-validation, and
+warping would start from length scales averaged over the folds and so learnt from the held-out
+rows."""
 REESTIMATE_ROWS, REESTIMATE_ACTIVE = (8000, 32000), 1000
 """Rows from which length scales are re-estimated: half of all rows, but at least and at most so
 many; and the maximum number of active rows."""
@@ -117,7 +116,6 @@ class Plan:
         n_active: int,
         max_trials: int | None,
         *,
-        n_groups: int = 0,
         n_classes: int = 2,
         sizes: Sequence[int] = (),
         validation: Callable[[int], int] = lambda _: 0,
@@ -133,8 +131,6 @@ class Plan:
             Number of active rows of the run.
         max_trials : int or None
             Number of candidates that an extended search compares first; None in a default search.
-        n_groups : int
-            Number of groups of columns that share length scales; zero if no columns do.
         n_classes : int
             Zero in a regression.
         sizes : sequence of int
@@ -146,7 +142,6 @@ class Plan:
         n_rows = max((n + held_out, *more))
         reestimated = reestimated_rows(n_rows)
         by_column = p <= MAX_ROUGH_COLUMNS and n >= MIN_ROWS_FOR_ARD
-        enough = max(MIN_ROWS_FOR_WARPING, MIN_ROWS_PER_SEGMENT * SEGMENTS * (n_groups or p))
         rows, last = min(n, FIRST_ROWS), min(n, max(MAX_ROWS, reestimated))
         first = Size(rows, min(n_active, FIRST_ACTIVE, rows - validation(rows)))
         most = (last - validation(last)) * 4 // 5
@@ -164,7 +159,7 @@ class Plan:
             first,
             by_column,
             max_trials or (REGRESSION_CANDIDATES if is_regression else None),
-            by_warping=by_column and rows >= enough,
+            by_warping=by_column and rows >= MIN_ROWS_FOR_WARPING,
             grown=[Size(last, d) for d in tried] if sizes[1:] else [],
             sizes=sizes,
             from_first=max_trials is not None,

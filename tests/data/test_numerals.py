@@ -29,6 +29,11 @@ NUMERALS = {
     "1 234 567.0": ("#.#", 1234567.0),
     "1'234,5": ("#,#", 1234.5),
     "(1,234.5)": ("#.#", -1234.5),
+    "11.67 A": ("#.#A", 11.67),
+    "5.4mmol/L": ("#.#mmol/L", 5.4),
+    "1.5 \N{GREEK SMALL LETTER MU}g/dL": ("#.#\N{GREEK SMALL LETTER MU}g/dL", 1.5),
+    "2,5 z\u0142": ("#,#z\u0142", 2.5),
+    "98.6 sq ft": ("#.#sq ft", 98.6),
 }
 
 
@@ -73,11 +78,23 @@ def test_numerals(word):
         ["1e5%"],
         ["%"],
         ["1-2%", "2-3%"],
+        ["4 doors", "2 doors"],
+        ["1.5 bar", "2.5 A"],
         [],
     ],
 )
 def test_other_words(words):
     assert form_of(words) == ""
+
+
+def test_a_word_behind_many_numbers_is_a_unit_and_behind_few_if_they_are_known_to_be_numbers():
+    words = [f"{n} mmHg" for n in range(100, 130)]
+    assert form_of(words) == "#mmHg"
+    assert form_of(words[:20]) == form_of([*words, "120 kPa"]) == ""
+    assert form_of([f"{n:03}A" for n in range(30)]) == ""
+    assert form_of(["1 door", "4 doors"], asked=True) == "#door"
+    for odd in ("1.5e5 m", "1.30 PM", "1.5 of 3"):
+        assert form_of([odd, "2.5" + odd[3:]], asked=True) == ""
 
 
 def test_commas_between_thousands():

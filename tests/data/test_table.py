@@ -1,5 +1,7 @@
 """Arrays as they come become tables, or are refused with a reason; columns go by their names."""
 
+import pickle
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -9,6 +11,7 @@ from scipy import sparse
 
 import sparsegp
 from sparsegp.data import as_table, blocks, table_from_arrays
+from sparsegp.data.frames import Frame
 from sparsegp.errors import DataError
 from tests.processes import invoke, told
 
@@ -94,6 +97,29 @@ def test_what_holds_rows(sample, monkeypatch):
 def test_refused(X, y, message):
     with pytest.raises(DataError, match=message):
         table_from_arrays(X, y, "Z").X.compute()
+
+
+@pytest.mark.parametrize("y", [[[1, 2], [3], [4]], [["a"], "b", "c"]])
+def test_labels_that_are_lists_are_refused(y):
+    table = table_from_arrays(np.ones((3, 2)), pd.Series(y), "Z")
+    with pytest.raises(DataError, match=r"labels .* one for each row; Z has a list in row 0"):
+        table.codes()
+    with pytest.raises(DataError, match=r"labels .* one for each row; Z has a list in row 0"):
+        table_from_arrays(np.ones((3, 2)), y, "Z").codes()
+
+
+def test_tasks_carry_the_numbers_of_their_own_rows_only():
+    X, n = pd.DataFrame({"a": np.arange(20_000.0)}), 1000
+    frame = Frame(X[:0], [X[start : start + n] for start in range(0, len(X), n)], [n] * 20)
+    taken = frame.take(np.arange(len(X))).take(np.arange(0, len(X), 2))
+
+    def sizes_and_rows(part, where):
+        rows = [int(where(row, "a").split(",")[0].removeprefix("row ")) for row in range(len(part))]
+        return np.column_stack([np.full(len(part), len(pickle.dumps(where))), rows, part["a"]])
+
+    sizes, rows, numbers = taken.rows(sizes_and_rows, 3, np.float64).compute().T
+    assert sizes.max() < 8 * n
+    np.testing.assert_array_equal(rows, numbers)
 
 
 @pytest.fixture(scope="module")

@@ -125,7 +125,7 @@ def test_a_probability_of_more_than_one_is_no_result(monkeypatch):
 )
 def test_learning_raises_the_log_probability_and_columns_of_a_group_share_scales(text, parts):
     """Also where a column has four of them; numbers have six digits."""
-    held_out, kernel = rows_of(3), with_ard(parse(text), 3)
+    held_out, kernel = rows_of(3, 160), with_ard(parse(text), 3)
     known = held_out.X, held_out.target, held_out.weights
     learnt, nlpp = learn_by_column(kernel, *known, np.array([0, 1, 1]), n_active=300, rounds=8)
     assert max(map(len, re.findall(r"[\d.]+", str(learnt)))) <= 8
@@ -170,6 +170,19 @@ def test_a_stretch_where_functions_change_fast_has_a_short_length_scale():
     fast, slow = scales_of(str(learnt)).reshape(2, 4)
     assert fast[3] < 0.3 * fast[:2].min()
     assert fast[3] < 0.3 * slow.min()
+
+
+def test_of_few_rows_only_the_most_relevant_columns_are_warped():
+    rng, n = np.random.default_rng(6), 240  # rows for the segments of three columns
+    X = rng.normal(size=(n, 5))
+    X[:, 3] = X[:, 3] > 0.0  # of two values, between which there is nothing to warp
+    target = (np.sin(4.0 * X[:, 1]) + X[:, 2] > 0.0).astype(int)
+    kernel = with_warping(parse("20*laplace(9, 2, 8, 1, 7)"), 5)
+    for _ in range(2):  # and the same ones when they are learnt again
+        kernel, _ = learn_by_column(kernel, X, target, np.ones(n), n_active=60, rounds=3)
+        scales = scales_of(str(kernel)).reshape(5, 4)
+        assert (scales != scales[:, :1]).any(axis=1).tolist() == [False, True, True, False, True]
+    assert (scales[[0, 3], 0] != [9.0, 1.0]).all()  # these are learnt too
 
 
 @pytest.fixture(scope="module")

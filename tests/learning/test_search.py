@@ -255,10 +255,10 @@ def test_with_very_few_rows_a_search_may_end_where_the_given_kernel_leads(n, rou
 
 
 @pytest.mark.parametrize(
-    ("n", "p", "n_groups", "tried"),
-    [(1499, 2, 0, 0), (1500, 2, 0, 1), (1500, 19, 0, 0), (1500, 19, 18, 1)],
+    ("n", "p", "tried"),
+    [(1499, 2, 0), (1500, 2, 1), (1500, 19, 1)],
 )
-def test_four_length_scales_for_a_column_follow_one(n, p, n_groups, tried):
+def test_four_length_scales_for_a_column_follow_one(n, p, tried):
     """From what is learnt of a product over columns, also where a mean over them leads at first."""
     rules = {"auto": np.ones(p)}
     candidates = Candidates("50*rbf", rules, 0)
@@ -267,7 +267,7 @@ def test_four_length_scales_for_a_column_follow_one(n, p, n_groups, tried):
     four = str(with_warping(parse(one), p))
     figures = {given: 0.9, mean: 0.1, learnt(mean, p): 0.05, rough: 0.2, one: 0.06, four: 0.01}
     nature = Nature(figures, p=p)
-    plan = Plan.of((n, 0, p), 60, None, n_groups=n_groups)
+    plan = Plan.of((n, 0, p), 60, None)
     found = search(candidates, plan, nature.try_out)
     assert [t.kernel for t in nature.trials if t.by_column and not t.again].count(four) == tried
     assert [t.kernel for t in nature.trials if t.by_column].count(rough) == tried

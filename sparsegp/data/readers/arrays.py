@@ -79,7 +79,7 @@ def _files(
 
 def _npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     shape, fortran, dtype = HEADERS[npy.read_magic(file)](file)
-    if dtype.kind not in "biufcSU" or not dtype.itemsize:
+    if dtype.kind not in "biufcSU" or not dtype.itemsize or min(shape, default=0) < 0:
         raise DataError(
             f"{name} must hold numbers or strings; it declares {dtype} of shape {shape}, and "
             f"Python objects are not read: they could run code"

@@ -106,9 +106,10 @@ class Columns:
         return {str(each) for each in given if each is not None}
 
     @property
-    def named(self) -> set[str | None]:
+    def named(self) -> set[str]:
         """Names and numbers of all columns that are asked for."""
-        return self.asked.union((self.known, self.known_id, self.weight), self.names or ())
+        known = (self.known, self.known_id, self.weight, *(self.names or ()))
+        return self.asked.union(str(each) for each in known if each is not None)
 
     def named_in(self, fields: Sequence[str]) -> bool:
         """Return whether fields are a header: they have a requested name, or all of a model."""

@@ -227,7 +227,7 @@ class Text:
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
         if not form and kind in {"", UNTYPED, *NUMBERS}:
-            form = form_of([*filter(None, words)])
+            form = form_of([*filter(None, words)], asked=kind in NUMBERS)
         if decimal == "," and not form:
             words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
