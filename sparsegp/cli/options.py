@@ -206,7 +206,9 @@ kinds = items(
     "NAME=KIND,...",
     "Column types that are not detected correctly: number, truth, category or date.",
 )
-first_columns = together(columns_with("-1", ""), kinds, weight_column())
+first_columns = together(
+    columns_with("-1", " Rows that share ids are held out together."), kinds, weight_column()
+)
 """The same for commands without a model."""
 resume = click.option("--resume", is_flag=True, help="Continue the run in the output directory.")
 overwrite = click.option(

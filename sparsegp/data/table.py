@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 MAX_REPEATED = 20_000
 """Maximum sum of the weights of rows that are repeated: see `data.weights`."""
+MIN_IDS = 20
+"""Minimum number of different ids for rows of one id to be held out together."""
 WEIGHTS = 1e-9, 1e9
 """Smallest and largest nonzero weight of a row that double precision can handle."""
 
@@ -62,8 +64,8 @@ class Table:
         How X was computed from a frame.
     medians : Doubles (p,), optional
         Column medians of a frame that held only numbers.
-    beside : mapping of str to array (n,)
-        Columns that are not inputs but are kept for output.
+    beside : mapping of str to array
+        Columns that are not inputs but are kept for output: ids of the rows of the source.
     classes : Labels (K,), optional
         All possible labels, sorted, if these rows may lack some.
     missing : tuple of str
@@ -130,6 +132,19 @@ class Table:
         if self.classes is None:
             warn_of_alike(classes, self.source)
         return classes, codes
+
+    @property
+    def families(self) -> Integers | None:
+        """Numbers that are equal for rows to be held out together, (n,); None if there are none.
+
+        These are rows of the same id, if there are at least `MIN_IDS` ids, or else copies.
+        """
+        ids: Any = next(iter(self.beside.values()), ())
+        if self.rows is not None:
+            ids = np.asarray(ids)[self.rows[self.rows < len(ids)]]  # virtual rows have none
+        found, family = np.unique(ids, return_inverse=True)
+        are_shared = MIN_IDS <= len(found) < len(self.X) == len(ids)
+        return family if are_shared else self.origin
 
     def places(self, rows: Integers) -> Integers:
         """Return the positions in the table of some rows of the source."""

@@ -102,12 +102,13 @@ class SparseRun(Run[SparseModel]):
         settings, self.weights = self.settings, weights
         self.n_rows, self.precision = n, settings.dtype
         self.calibrate = settings.keeps_validation_rows or settings.learns_noise
+        families = data.train.families
         self.validation = choose_validation_rows(
-            data.target, settings, data.train.origin, keeps_scale=self.past is not None
+            data.target, settings, families, keeps_scale=self.past is not None
         )
-        family = np.arange(n) if data.train.origin is None else data.train.origin
+        family = np.arange(n) if families is None else families
         self.first = self.first[~np.isin(family[self.first], family[self.validation])]
-        folds = choose_folds(data.target, settings, data.train.origin)
+        folds = choose_folds(data.target, settings, families)
         self.folds = folds if self.past is None else folds[:0]
         self.total, self.validation_weights = float(n), cast("Doubles | float", 1.0)
         if weights is not None:

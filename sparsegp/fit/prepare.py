@@ -90,7 +90,7 @@ class Prepared:
         train, digest = self.train, hashlib.blake2b(self.target.tobytes(), digest_size=16)
         for part in compute_each(hashes_of_rows, train.X.to_delayed().ravel(), scheduler=scheduler):
             digest.update(part.tobytes())
-        for array in (train.weights, train.rows):
+        for array in (train.weights, train.rows, train.families if train.beside else None):
             digest.update(b"" if array is None else array.tobytes())
         names = train.names if train.encoding is None else train.encoding.to_json()
         units = None if self.numbers is None else [self.numbers.offset, self.numbers.scale]
@@ -248,27 +248,30 @@ def choose_scaling(
 
 
 def choose_validation_rows(
-    target: Any, settings: TrainSettings, origin: Integers | None = None, keeps_scale: bool = False
+    target: Any,
+    settings: TrainSettings,
+    families: Integers | None = None,
+    keeps_scale: bool = False,
 ) -> Booleans:
     """Draw the validation rows by a seeded permutation; return a mask (n,).
 
-    A row and its copies are drawn together, since a copy of a training row says too little about
-    new rows. With copies there may be slightly fewer validation rows than requested.
+    Rows of a family are drawn together, since a copy of a training row, or another row of the same
+    id, says too little about new rows. So there may be fewer validation rows than requested.
 
     Parameters
     ----------
     target : array (n,)
         Class codes, or targets of a regression.
     settings : TrainSettings
-    origin : Integers (n,), optional
-        If there are copies: for each row the number of its original.
+    families : Integers (n,), optional
+        See `Table.families`.
     keeps_scale : bool
         See `TrainSettings.n_validation`.
     """
     n = len(target)
     wanted = settings.n_validation(n, keeps_scale, _largest_class(target))
     rng = np.random.default_rng([settings.seed, n])
-    family, sizes = _families(n, origin)
+    family, sizes = _families(n, families)
     chosen = np.zeros(len(sizes), dtype=bool)
     for one in rng.permutation(len(sizes)):
         if wanted == 0:
@@ -276,6 +279,8 @@ def choose_validation_rows(
         if sizes[one] <= wanted:
             chosen[one] = True
             wanted -= sizes[one]
+    if wanted and not chosen.any():  # all families are larger
+        chosen[sizes.argmin()] = True
     return np.asarray(chosen[family])
 
 
@@ -314,25 +319,27 @@ def choose_candidates(
     return np.unique(np.concatenate(chosen))
 
 
-def choose_folds(target: Any, settings: TrainSettings, origin: Integers | None = None) -> Integers:
+def choose_folds(
+    target: Any, settings: TrainSettings, families: Integers | None = None
+) -> Integers:
     """Return the cross-validation fold of each row, (n,); empty where it is not needed.
 
     It is needed if there are too few rows for validation rows, or too few of rare classes. Folds
-    are stratified by class. A row and its copies are in the same fold.
+    are stratified by class. Rows of a family are in the same fold.
 
     Parameters
     ----------
     target : Integers (n,)
         Class codes.
     settings : TrainSettings
-    origin : Integers (n,), optional
-        If there are copies: for each row the number of its original.
+    families : Integers (n,), optional
+        See `Table.families`.
     """
     n = len(target)
     has_rows = settings.n_validation(n, n_largest=_largest_class(target))
     if not settings.keeps_validation_rows or has_rows:
         return np.empty(0, dtype=np.int64)
-    family, sizes = _families(n, origin)
+    family, sizes = _families(n, families)
     first = np.unique(family, return_index=True)[1]
     permuted = np.random.default_rng([settings.seed, n]).permutation(len(sizes))
     folds = np.empty(len(sizes), dtype=np.int64)
@@ -362,9 +369,9 @@ def rank_in_class(codes: Integers) -> Integers:
     return rank
 
 
-def _families(n: int, origin: Integers | None) -> tuple[Integers, Integers]:
-    """Return the family of each row (n,), that is a row and its copies, and the family sizes."""
-    if origin is None:
+def _families(n: int, families: Integers | None) -> tuple[Integers, Integers]:
+    """Return the number of the family of each row (n,), from 0, and the sizes of all families."""
+    if families is None:
         return np.arange(n), np.ones(n, dtype=np.int64)
-    _, family, sizes = np.unique(origin, return_inverse=True, return_counts=True)
+    _, family, sizes = np.unique(families, return_inverse=True, return_counts=True)
     return family, sizes

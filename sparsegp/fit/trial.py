@@ -120,8 +120,8 @@ def draw_sample(
             f"one out, found {n}; choose it yourself by `kernel`"
         )
     family = np.arange(n)
-    if data.train.origin is not None:
-        order, family = _together(order, data.train.origin)
+    if (families := data.train.families) is not None:
+        order, family = _together(order, families)
     if n >= MIN_ROWS_FOR_HELD_OUT:
         last = slice(-min(n, most), None)
         order, family = order[last], family[last]
@@ -135,9 +135,9 @@ def draw_sample(
     return Sample(rows, *known, parts, scalings, weights, groups)
 
 
-def _together(order: Integers, origin: Integers) -> tuple[Integers, Integers]:
-    """Reorder rows so that those of one origin are adjacent; also return family numbers."""
-    _, first, inverse = np.unique(origin[order], return_index=True, return_inverse=True)
+def _together(order: Integers, families: Integers) -> tuple[Integers, Integers]:
+    """Reorder rows so that those of one family are adjacent; also return ascending numbers."""
+    _, first, inverse = np.unique(families[order], return_index=True, return_inverse=True)
     place = np.argsort(first[inverse], kind="stable")
     _, family = np.unique(first[inverse][place], return_inverse=True)
     return order[place], family

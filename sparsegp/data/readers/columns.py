@@ -37,7 +37,8 @@ class Columns:
         Columns to leave out, by name or number; or as a string, "a,b". In such strings, names
         with a comma must be in double quotes.
     id_column : str, optional
-        A column that is not an input but is kept for output: see `Table.beside`.
+        A column that is not an input but is kept for output: see `Table.beside`. Rows that share
+        ids are held out together: see `Table.families`.
     header : bool, optional
         Whether the first row of a text file holds the column names.
     delimiter, decimal, encoding : str, optional

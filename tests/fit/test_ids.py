@@ -1,0 +1,86 @@
+"""Rows of the same id are held out together: validation rows, folds, and the rows of a search."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sparsegp
+from sparsegp.data import as_table, open_dataset
+from sparsegp.fit import Training
+from sparsegp.fit.prepare import prepare
+from sparsegp.fit.trial import draw_sample
+from sparsegp.runtime import open_runtime
+from sparsegp.settings import TrainSettings
+
+
+def readings(n_ids, each, seed=0):
+    """Rows of patients whose readings are alike, and whose labels have nothing to do with them."""
+    rng = np.random.default_rng(seed)
+    patient = np.repeat(np.arange(n_ids), each)
+    X = rng.normal(size=(n_ids, 4))[patient] + 0.02 * rng.normal(size=(len(patient), 4))
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame["patient"] = [f"p{number}" for number in patient]
+    frame["y"] = rng.integers(0, 2, n_ids)[patient]
+    return frame.sample(frac=1.0, random_state=seed, ignore_index=True)
+
+
+@pytest.fixture
+def table(tmp_path):
+    def written(frame, **columns):
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        columns = {"id_column": "patient", "label_column": "y", **columns}
+        return open_dataset(tmp_path / "rows.csv", **columns).train
+
+    return written
+
+
+@pytest.mark.parametrize(("n_ids", "each"), [(50, 8), (300, 8), (20, 150)])
+def test_no_id_is_on_both_sides(n_ids, each, table):
+    frame = readings(n_ids, each)
+    ids, rows = frame["patient"].to_numpy(), table(frame)
+    settings = TrainSettings.given(n_active=20, kernel="10*rbf")
+    with open_runtime("threads=1") as runtime, Training(rows, settings, runtime=runtime) as run:
+        data, validation, folds = run.data, run.validation, run.folds
+    assert validation.any() != (len(folds) > 0)
+    assert not {*ids[validation]} & {*ids[~validation]}
+    for fold in np.unique(folds):
+        assert not {*ids[folds == fold]} & {*ids[folds != fold]}
+    sample = draw_sample(data, {"auto": data.scaling}, settings, len(ids))
+    patient = {
+        X.tobytes(): name for X, name in zip(frame[list("abcd")].to_numpy(), ids, strict=True)
+    }
+    drawn = np.array([patient[X.tobytes()] for X in sample.X.astype(float)])
+    for fitted, held in sample.splits(len(ids)):
+        shared = {*drawn[fitted]} & {*drawn[held]}
+        assert len(shared) <= (sample.parts == 1)  # the one at the boundary
+
+
+def test_few_ids_and_those_of_single_rows_change_nothing(table):
+    frame = readings(19, 10)
+    assert table(frame).families is None
+    assert table(frame.drop_duplicates("patient")).families is None
+    assert table(readings(20, 2)).families is not None
+
+
+def test_rows_that_are_left_out_keep_the_ids_of_the_others(table):
+    frame = readings(40, 3)
+    weights = np.arange(len(frame)) % 3 > 0
+    rows = as_table(table(frame), sample_weight=1.0 * weights)
+    with open_runtime("threads=1") as runtime:
+        taken = prepare(rows, None, TrainSettings(), runtime).train
+    ids = frame["patient"].to_numpy()[taken.rows]
+    assert len(ids) == weights.sum()
+    _, expected = np.unique(ids, return_inverse=True)
+    np.testing.assert_array_equal(taken.families, expected)
+
+
+def test_probabilities_are_for_new_ids(table):
+    """Labels of known patients say nothing of new ones, who are half of each class."""
+    frame, new = readings(60, 8), readings(200, 1, seed=1)
+    nlpp = {}
+    for together, columns in {True: {}, False: {"id_column": None, "drop": ["patient"]}}.items():
+        model = sparsegp.train(table(frame, **columns), n_active=100)
+        p = model.predict_proba(new[list("abcd")].to_numpy())
+        nlpp[together] = float(-np.log(p[np.arange(len(new)), new["y"]]).mean())
+    assert nlpp[True] < 0.75
+    assert nlpp[False] > 0.9
