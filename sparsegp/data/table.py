@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,7 @@ class Table:
             warn_of_alike(classes, self.source)
         return classes, codes
 
-    @property
+    @cached_property
     def families(self) -> Integers | None:
         """Numbers that are equal for rows to be held out together, (n,); None if there are none.
 
