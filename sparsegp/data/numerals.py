@@ -2,8 +2,8 @@
 
 A column of them has a form: what stands before and after each number, and which mark is the
 decimal one, as in "$#.#", "#,# %" and "#kg", where there is none. Units are not only those below:
-any word or two behind every number of a column are one, if the numbers have decimals, or if there
-are many, and without leading zeros, as codes such as 4WD or 012A may be alike.
+any word or two behind every number of a column are one, if some numbers have decimals or there are
+many. Otherwise, or with leading zeros, they may be codes, such as 4WD or 012A.
 """
 
 import math
@@ -114,7 +114,7 @@ def form_of(words: Sequence[str], asked: bool = False) -> str:
 
 
 def _are_measures(numerals: Sequence[Numeral]) -> bool:
-    """Return whether numbers before a word that may be a unit are none of codes; see above."""
+    """Return whether numbers before a word are measures in this unit, and not codes; see above."""
     are_codes = any(each.whole.startswith("0") and each.whole != "0" for each in numerals)
     has_parts = any(each.part for each in numerals)
     return not are_codes and (has_parts or len({each.value for each in numerals}) > MANY)

@@ -49,6 +49,11 @@ class Scaling:
     """The map x -> (x - shift) * factor of each column, or of its normal scores if it has knots.
 
     A distance metric may then mix the scaled columns (learning/metric.py).
+
+    Raises
+    ------
+    DataError
+        If the numbers are not finite, or the shapes do not match.
     """
 
     shift: Doubles

@@ -18,7 +18,6 @@ from sparsegp.fit.blocks import SparseRun
 from sparsegp.ivm.evidence_rows import Process, RowSums, pieces
 from sparsegp.learning import hyperpriors
 from sparsegp.learning.evidence import Members
-from sparsegp.learning.hyperpriors import Hyperprior
 from sparsegp.learning.objective import Objective, parameter_names, with_parameters
 from sparsegp.learning.optimise import Bounds, descend
 from sparsegp.likelihoods.base import Likelihood
@@ -95,7 +94,7 @@ def _select(run: SparseRun) -> None:
         )
 
 
-def _descend(run: SparseRun, hyperprior: Hyperprior) -> None:
+def _descend(run: SparseRun, hyperprior: hyperpriors.Hyperprior) -> None:
     """Minimise the criterion for the current active rows, and record the step."""
     settings, active, of = run.settings, run.active, run.block_settings
     weight = None if run.weights is None else run.weights[active.rows]

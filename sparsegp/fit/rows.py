@@ -16,7 +16,19 @@ def unsuited(
     """Return whether rows are virtual or pixels, for which the default search changes nothing.
 
     Pixels, spectra and the like are many columns with one range that resemble their neighbours, and
-    only matter together. `scaling` is the name of the rule by which the rows were scaled.
+    only matter together.
+
+    Parameters
+    ----------
+    rows : Table
+        Training rows.
+    summary : Summary
+        Statistics of these rows.
+    scaling : str
+        Name of their scaling rule.
+    settings : TrainSettings
+    scheduler : str or callable, optional
+        Dask scheduler that reads the first rows.
     """
     if rows.origin is not None and rows.weights is None:  # virtual
         return True
@@ -28,9 +40,15 @@ def unsuited(
 
 
 def scalings_to_try(summary: Summary, scaling: Scaling, searches: bool) -> list[str]:
-    """Return the rules that are tried beside "auto", which has led to `scaling`.
+    """Return the rules that are tried beside "auto".
 
-    Without a search, the last rule is that of the kernel for few rows.
+    Parameters
+    ----------
+    summary : Summary
+    scaling : Scaling
+        The one that "auto" has led to.
+    searches : bool
+        Whether there is a search; otherwise the last rule is that of the kernel for few rows.
     """
     is_wide = summary.p > MAX_ROUGH_COLUMNS
     is_plain = np.abs([summary.low, summary.high]).max() <= MAX_PLAIN

@@ -202,12 +202,20 @@ Folder = Directory | Bucket
 
 
 def folder_of(path: str | os.PathLike[str]) -> Folder:
-    """Return the folder that a path or a URL names; file://... is a path."""
+    """Return the folder that a path or a URL names; file://... is a path.
+
+    Raises
+    ------
+    SettingsError
+        If it is neither.
+    StoreError
+        If a URL contains characters that are special to fsspec.
+    """
     text = re.sub(r"^(file|local):/+", "/", path_text("a run or a model", path))
     text = re.sub(r"^([a-z0-9]+:/)(?!/)", r"\1/", text)  # pathlib removes a slash from a URL
     if not is_url(text):
         return Directory(Path(text))
-    if re.search(r"[*?\[\]\x00-\x1f]|::", text):  # which are special to fsspec
+    if re.search(r"[*?\[\]\x00-\x1f]|::", text):
         raise StoreError(f"{text!r} must be a plain URL, without any of * ? [ ] ::")
     return Bucket(text.rstrip("/"))
 

@@ -193,7 +193,13 @@ class RunDirectory:
             self._lock = None
 
     def load(self) -> tuple[int, Stored] | None:
-        """Return number and content of the newest intact checkpoint; None if there are none."""
+        """Return number and content of the newest intact checkpoint; None if there are none.
+
+        Raises
+        ------
+        StoreError
+            If there are checkpoints, but none is intact.
+        """
         steps, reasons = self._steps(), []
         digest = self._digest_of_run() if steps else ""
         for step in reversed(steps):

@@ -85,6 +85,14 @@ def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class):
     assert_allclose(value, expected, rtol=1e-6)
 
 
+def test_of_families_that_are_too_large_the_smallest_validates():
+    target, families = np.arange(3000) % 2, np.minimum(np.arange(3000) // 700, 3)
+    settings = TrainSettings.given(n_active=100)
+    validation = choose_validation_rows(target, settings, families)
+    assert 0 < settings.n_validation(3000) < 700
+    assert_array_equal(validation, families == 0)
+
+
 def test_folds_have_their_share_of_every_class_and_keep_copies_together():
     target = np.repeat([0, 1, 2], [50, 30, 20])
     folds = choose_folds(target, TrainSettings())

@@ -37,6 +37,7 @@ DELIMITER_MARK = re.compile(r'(?i:("?)sep=([^\r\n"])\2*\1)[ \t]*(\r\n?|\n)')
 """Pattern of a first line that names the delimiter for spreadsheets."""
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
 """Pattern of words that look like a date."""
+
 logger = logging.getLogger(__name__)
 
 UTF_8, WINDOWS, LAST_RESORT = "utf-8-sig", "cp1252", "latin-1"
