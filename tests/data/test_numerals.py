@@ -9,6 +9,7 @@ import pytest
 import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.data.numerals import form_of, value_of
+from sparsegp.errors import DataError
 from tests.processes import invoke
 
 NUMERALS = {
@@ -175,3 +176,25 @@ def test_frames_and_given_kinds(kind, tmp_path):
         model = sparsegp.SparseGPClassifier(kernel="10*rbf", n_active=20).fit(raw, y)
         np.testing.assert_array_equal(model.model_.encoding.apply(raw, "X")[:, 0], plain["price"])
         np.testing.assert_array_equal(model.predict_proba(raw), model.predict_proba(plain))
+
+
+@pytest.mark.parametrize("mark", [",", ";"])
+@pytest.mark.parametrize("other", ["points", "commas"])
+def test_commas_that_also_delimit_fields_separate_thousands(mark, other, tmp_path, caplog):
+    """Unless another column has decimal commas: they could be either, and so are refused."""
+    rng = np.random.default_rng(5)
+    sold, rate = rng.integers(1000, 999999, 60), rng.uniform(0, 9, 60).round(1)
+    table = pd.DataFrame({"sold": [f"{each:,}" for each in sold], "rate": rate.astype(str)})
+    if mark == ",":
+        table["kg"] = table["sold"] + " kg"
+    if other == "commas":
+        table["rate"] = table["rate"].str.replace(".", ",")
+    table.assign(y=np.arange(60) % 2).to_csv(tmp_path / "new.csv", index=False, sep=mark)
+    found = open_dataset(tmp_path / "new.csv", label_column="y").train
+    if {mark: other} in ({",": "commas"}, {";": "points"}):
+        with pytest.raises(DataError, match=r"column 'sold'.*decimal comma or separators"):
+            found.learnt()
+        return
+    X, unit = found.learnt().X.compute(), 1 if mark == "," else 1000
+    np.testing.assert_array_equal(X[:, :2], np.column_stack([sold / unit, rate]))
+    assert ("commas in the column sold are read as separators" in caplog.text) == (unit == 1)

@@ -3,7 +3,7 @@
 import logging
 import re
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -45,6 +45,7 @@ LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
+THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(,\d{3})+)(?![\d.,])")
 WITH_COMMA = re.compile(rf"[+{MINUS}-]?[\d.]*\d,\d\d?( ?[%$€£])?")
 SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
 CODE, SEVERAL = re.compile(r"0\d+"), 5
@@ -185,10 +186,8 @@ class Text:
         marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
         thousands = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(decimal)}\d{{3}})+")
         mark = {".": "points", ",": "commas"}[decimal]
-        has_other = decimal == "." and any(
-            all(WITH_COMMA.fullmatch(row[place].strip()) for _, row in rows if len(row) > place)
-            for place in places.inputs
-            if values[place].dtype.kind not in "iuf"
+        has_other = decimal == "." and self._has_decimal_commas(
+            place for place in places.inputs if values[place].dtype.kind not in "iuf"
         )
         for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words = [row[place].strip() for _, row in rows if len(row) > place]
@@ -205,11 +204,23 @@ class Text:
                 said = "%s has zeros in front of numbers in the input %s; for codes give %s"
                 logger.warning(said, self.name, named, given_as(name, "category"))
 
+    def _has_decimal_commas(self, places: Iterable[int]) -> bool:
+        """Return whether all values of a column have one, with one or two digits after it.
+
+        The first rows are examined.
+        """
+        rows = [row for _, row in islice(self._rows(), COMPARED)]
+        return any(
+            all(WITH_COMMA.fullmatch(row[place].strip()) for row in rows if len(row) > place)
+            for place in places
+        )
+
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
 
         The decimal comma of a number in words becomes a point, unless the column is to have a form
-        (numerals.py), or has one by a model, as in "number:$#"; and its minus sign a hyphen.
+        (numerals.py), or has one by a model, as in "number:$#"; and its minus sign a hyphen. If
+        commas may separate thousands and delimit fields, a point behind a number says that they do.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -228,9 +239,22 @@ class Text:
             return pd.Series(np.array([*values, np.nan])[codes])
         if not form and kind in {"", UNTYPED, *NUMBERS}:
             form = form_of([*filter(None, words)], asked=kind in NUMBERS)
+            if not form and self.layout.delimiter == ",":
+                words = self._pointed(words, texts.name)
         if decimal == "," and not form:
             words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
+
+    def _pointed(self, words: list[str | None], place: int) -> list[str | None]:
+        """Return numbers with a point behind commas between thousands, if these may be such."""
+        pointed = [word and THOUSANDS.sub(r"\1.", word) for word in words]
+        if pointed == words or not form_of([*filter(None, pointed)], asked=True):
+            return words
+        if self._has_decimal_commas(self.places.inputs):
+            return words
+        said = "%s: commas in the column %s are read as separators of thousands"
+        logger.warning(said, self.name, self.layout.names[place])
+        return pointed
 
     def _require_no_point(self, texts: Any, codes: Any, words: Sequence[str | None]) -> None:
         """Raise a `DataError` if a number has a point where the decimal mark is a comma."""
