@@ -1,5 +1,6 @@
 """Inputs and outputs of estimators: NumPy for arrays and data frames, lazy dask for dask."""
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import Any
@@ -12,7 +13,11 @@ from sparsegp.data.blocks import of_known_sizes
 from sparsegp.data.encoding import encoding_for
 from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed, require_distinct
 from sparsegp.data.labels import as_numbers, refuse_missing
+from sparsegp.data.table import MIN_IDS
 from sparsegp.errors import DataError
+from sparsegp.types import Integers
+
+logger = logging.getLogger(__name__)
 
 SPARSE = "csr"
 """Format to which sparse matrices are converted; rows are made dense chunk by chunk."""
@@ -80,6 +85,28 @@ def training_data(estimator: Any, X: Any, y: Any, reset: bool = True) -> tuple[A
     if is_frame(X):
         return table_from_frame(_named(estimator, X, reset), y), y
     return (_lazy_rows(estimator, X, reset) if is_lazy(X) else X), y
+
+
+def group_numbers(groups: Any, n: int) -> Integers:
+    """Return the number of the group of each of n rows, (n,).
+
+    Raises
+    ------
+    DataError
+        If there is not one group per row, or one is missing.
+    """
+    import pandas as pd  # noqa: PLC0415 - slow to import
+
+    refuse_masks(groups)
+    found = np.asarray(groups)
+    if found.shape != (n,):
+        raise DataError(f"every row needs one group; X has {n} rows, groups {found.shape}")
+    numbers: Integers = pd.factorize(found, sort=True)[0]
+    if (numbers < 0).any():
+        raise DataError(f"groups must not be missing, as in row {int(numbers.argmin())}")
+    if numbers.max() + 1 < MIN_IDS:
+        logger.warning("fewer than %d groups, too few to heed when rows are held out", MIN_IDS)
+    return numbers
 
 
 def rows_to_predict(estimator: Any, X: Any) -> Any:

@@ -36,7 +36,7 @@ GROWTH = 1.5
 class SparseEstimator(GPEstimator):
     """An estimator that supports sample weights."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model to training data.
 
         Parameters
@@ -46,6 +46,9 @@ class SparseEstimator(GPEstimator):
         sample_weight : array-like (n,), optional
             Weights of the log likelihoods of the rows: 2 is equivalent to including a row twice,
             0 to leaving it out.
+        groups : array-like (n,), optional
+            Groups of rows that are alike, such as the visits of a patient. If there are at least
+            20, rows of one are held out together when kernel and calibration are chosen.
 
         Returns
         -------
@@ -58,7 +61,7 @@ class SparseEstimator(GPEstimator):
         KeyboardInterrupt
             On SIGTERM, SIGHUP or Ctrl-C, after writing a checkpoint if there is a `checkpoint_dir`.
         """
-        self._fit(X, y, sample_weight)
+        self._fit(X, y, sample_weight, groups=groups)
         self._first_rows: FirstRows | None = None
         return self
 

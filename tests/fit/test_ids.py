@@ -74,6 +74,23 @@ def test_rows_that_are_left_out_keep_the_ids_of_the_others(table):
     np.testing.assert_array_equal(taken.families, expected)
 
 
+def test_groups_of_an_estimator_are_such_ids(table, caplog):
+    frame = readings(30, 6)
+    X, y, groups = frame[list("abcd")].to_numpy(), frame["y"], frame["patient"]
+    model = sparsegp.train(table(frame), n_active=30, kernel="10*rbf")
+    gp = sparsegp.SparseGPClassifier(n_active=30, kernel="10*rbf")
+    p = gp.fit(X, y, groups=groups).predict_proba(X)
+    np.testing.assert_array_equal(p, model.predict_proba(X))
+    assert not np.array_equal(p, gp.fit(X, y).predict_proba(X))
+    assert not caplog.text
+    gp.fit(X, y, groups=groups.str[:2].astype("category"))
+    assert "fewer than 20 groups, too few to heed" in caplog.text
+    with pytest.raises(ValueError, match=r"X has 180 rows, groups \(179,\)"):
+        gp.fit(X, y, groups=groups[1:])
+    with pytest.raises(ValueError, match="groups must not be missing, as in row 2"):
+        gp.fit(X, y, groups=groups.where(groups.index != 2))
+
+
 def test_probabilities_are_for_new_ids(table):
     """Labels of known patients say nothing of new ones, who are half of each class."""
     frame, new = readings(60, 8), readings(200, 1, seed=1)
