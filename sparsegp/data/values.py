@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sparsegp.types import Doubles, Integers
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 ISO, ISO_DATE = "ISO8601", re.compile(r"(?!.*[AaPp][Mm]$)\d{4}-\d\d-\d\d([T ].*)?")
 HALVES = re.compile(r"(?<!\d)\d\d?(:\d\d(?::\d\d)? ?)[AaPp][Mm]$")
-SHORT_YEAR = re.compile(r"^(\d\d?[./-]\d\d?[./-])(\d\d)(?!\d)")
+SHORT_YEAR = re.compile(r"^(\d\d?([./ -])(?:\d\d?|[A-Za-z]{3})\2)(\d\d)(?!\d)")
 ZONE = re.compile(
     r"[T ]\d\d?(?::?\d\d){0,2}(?:[.,]\d+)?(?: ?[AaPp][Mm])? ?"
     r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)$"
@@ -112,10 +113,11 @@ def date_form(words: Any) -> str:
     word = str(next(iter(words), ""))
     if ISO_DATE.fullmatch(word):
         return ISO
-    full = SHORT_YEAR.sub(r"\g<1>20\2", word)  # pandas guesses no two-digit years
-    early = HALVES.sub(r"03\1AM", full)  # and "am" or "PM" only at some hours
+    full = SHORT_YEAR.sub(r"\g<1>20\3", word)  # pandas guesses no two-digit years
+    early = [HALVES.sub(r"03\1AM", each) for each in (full, full.title())]  # nor from JAN; am
+    ways = product(early, (False, True))  # or PM only at some hours
     with warnings.catch_warnings(action="ignore"):
-        guesses = [guess_datetime_format(early, dayfirst=first) or "" for first in (False, True)]
+        guesses = [guess_datetime_format(each, dayfirst=first) or "" for each, first in ways]
     found = []
     for guess in dict.fromkeys(guesses):
         if {"%Y", "%d"} <= {*re.findall("%.", guess)} and not re.match("%Y(%m|.?%d)", guess):
