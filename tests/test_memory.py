@@ -42,13 +42,13 @@ PANELS = {"panel": 64}
 FEW = {"n_nodes": 6}  # which take time, and no memory of note
 PLAIN = FEW | {"kernel": "50*rbf + 50*matern52"}
 SHAPES = {
-    "adf, panels": ((16000, 200, 5, 0), {"n_active": 128, "posterior": "adf"} | PANELS | PLAIN),
+    "adf, panels": ((16000, 200, 4, 0), {"n_active": 64, "posterior": "adf"} | PANELS | PLAIN),
     "search, held-out rows": ((30000, 200, 5, 10000), {"n_active": 300} | PANELS | FEW),
-    "many active rows": ((8000, 50, 3, 0), {"n_active": 1500} | PANELS | PLAIN),
+    "many active rows": ((5000, 50, 3, 0), {"n_active": 1200} | PANELS | PLAIN),
     "double precision": ((30000, 200, 3, 0), {"n_active": 300, "precision": "float64"} | PLAIN),
     "kernel per class": ((16000, 200, 4, 0), {"n_active": 100, "kernel_per_class": True} | PLAIN),
-    "regression": ((12000, 60, 0, 0), {"task": "regression", "n_active": 200, "major_steps": 1}),
-    "pairs": ((8000, 400, 5, 0), {"active_per_class": True, "n_active": 60} | PLAIN),
+    "regression": ((8000, 60, 0, 0), {"task": "regression", "n_active": 200, "major_steps": 1}),
+    "pairs": ((6000, 400, 4, 0), {"active_per_class": True, "n_active": 60} | PLAIN),
     "bounded": (
         (40000, 100, 3, 0),
         {"n_active": 300, "posterior": "adf", "stub_entries": 4_000_000, "panel": 32} | PLAIN,

@@ -57,7 +57,7 @@ LIKE = {
     f"numbers with a unit: write {PLAIN}, all in one unit": (
         r"[+-]?[\d.,]+ ?([kmcdnµ]?(g|m|l|s|W|V|A|Hz)|lbs?|oz|ft|in|mi|km/h|mph|k?Wh|°?[CF]|[kMGT]B|"
         r"m[²³23]|min|h|hrs?|days?|years?|yrs?)|"
-        r"[+-]?\d+[.,]\d+ ?([kM]|[bB]n|Mi?o\.?|Mrd\.?|pcs|pts|pp)( ?[$€£¥])?"
+        r"[+-]?\d+[.,]\d+ ?(?![eE]\S|[aApP]\.?[mM]\b)[^\W\d_][^,;:()<>+#]{0,30}"
     ),
     "numbers after an apostrophe, as spreadsheets write text: remove it": r"'[+-]?[\d.,]+",
     "hexadecimal numbers: convert them": r"(?i:0x[\da-f]+)",

@@ -23,7 +23,7 @@ UNITS = (
     r"m[AV]|[kMGT]B|lbs?|oz|ft|in|mi|yd|c?m[²³]|min|h|(?:hr|hour|day|week|month|yr|year)s?"
 )
 WORD = r"(?u:[^\W\d_])[^\s,;:()<>+#]{0,15}"
-ANY_UNIT = rf"(?![eE]\d|[aApP]\.?[mM]\b){WORD}(?: {WORD})?"
+ANY_UNIT = rf"(?![eE][+-]?\d|[aApP]\.?[mM]\b){WORD}(?: {WORD})?"
 NUMERAL = re.compile(
     rf"(?P<open>\()?(?P<sign>[+-]?)(?P<before>{MONEY})? ?(?P<inner>-?)"
     r"(?P<whole>[1-9]\d{0,2}(?:(?P<mark>[,' ])\d{3})(?:(?P=mark)\d{3})*|\d*)(?P<part>\.\d*)?"
@@ -31,7 +31,11 @@ NUMERAL = re.compile(
     re.ASCII,
 )
 OTHERS = f"{MINUS}\xa0\N{NARROW NO-BREAK SPACE}\N{RIGHT SINGLE QUOTATION MARK}"
+PLURAL = re.compile(r"(lb|hr|yr|pc|(?=[^aeiou]*[aeiou])[^\W\d_]{3,})s")
+"""Units of which the singular is the same: but `ms`, `As` and `kbps` are others than `m`."""
 PLAIN, SWAPPED = str.maketrans(OTHERS, "-  '"), str.maketrans(".,", ",.")
+MARKS = re.compile(r"\d[\d.,]*|[.,]\d+")
+"""Digits with marks, but not the point of a unit such as "kr." behind them."""
 ENGLISH = re.compile(r"[$£₹]|USD|GBP|CAD|AUD|INR|Rs")
 """Currencies beside which a comma separates thousands."""
 SEVERAL, MANY = 5, 20
@@ -53,7 +57,9 @@ class Numeral:
     def of(cls, word: str, decimal: str) -> Self | None:
         """Read a word with a decimal mark; return None if it is no number."""
         word = word.translate(PLAIN)
-        found = NUMERAL.fullmatch(word if decimal == "." else word.translate(SWAPPED))
+        if decimal == ",":
+            word = MARKS.sub(lambda digits: digits[0].translate(SWAPPED), word)
+        found = NUMERAL.fullmatch(word)
         if found is None or bool(found["open"]) != bool(found["close"]):
             return None
         whole, part, is_enclosed = found["whole"], found["part"] or "", bool(found["open"])
@@ -61,8 +67,8 @@ class Numeral:
         if len(signs) > 1 or not (whole or part.strip(".")):
             return None
         value = float(re.sub(r"\D", "", whole) + part)
-        after = found["after"] or ""
-        style = (found["before"] or "").strip(), after.removesuffix("s") if after[1:] else after
+        after = PLURAL.fullmatch(found["after"] or "")
+        style = (found["before"] or "").strip(), after[1] if after else found["after"] or ""
         return cls(-value if "-" in signs else value, style, whole, part, is_enclosed)
 
     @property

@@ -138,14 +138,15 @@ class Table:
     def families(self) -> Integers | None:
         """Numbers that are equal for rows to be held out together, (n,); None if there are none.
 
-        These are rows of the same id, if there are at least `MIN_IDS` ids, or else copies.
+        These are rows of the same id, if there are at least `MIN_IDS` ids, or else copies. Families
+        are in the order of their first rows, since the spelling of ids must not matter.
         """
         ids: Any = next(iter(self.beside.values()), ())
-        if self.rows is not None:
-            ids = np.asarray(ids)[self.rows[self.rows < len(ids)]]  # virtual rows have none
-        found, family = np.unique(ids, return_inverse=True)
-        are_shared = MIN_IDS <= len(found) < len(self.X) == len(ids)
-        return family if are_shared else self.origin
+        if self.rows is not None and len(ids):
+            ids = np.asarray(ids)[self.rows]
+        _, first, family = np.unique(ids, return_index=True, return_inverse=True)
+        are_shared = MIN_IDS <= len(first) < len(self.X) == len(ids)
+        return first[family] if are_shared else self.origin
 
     def places(self, rows: Integers) -> Integers:
         """Return the positions in the table of some rows of the source."""

@@ -146,7 +146,9 @@ def virtual_rows(
             f"got {len(copies)} of shapes {sorted({copy.shape for copy in copies})}"
         )
     virtual = from_memory(np.concatenate(copies))
-    originals = np.concatenate([np.arange(len(number)), np.tile(active, len(copies))])
+    last, copied = int(number.max()) + 1, np.tile(active, len(copies))
+    originals = np.concatenate([np.arange(len(number)), copied])
+    sources = np.concatenate([np.arange(last), number[copied]])
     return replace(
         table,
         X=da.concatenate([table.X, virtual]),
@@ -154,7 +156,8 @@ def virtual_rows(
         source=f"{table.source} and {len(virtual)} virtual rows",
         origin=originals if table.origin is None else table.origin[originals],
         weights=None if table.weights is None else table.weights[originals],
-        rows=np.concatenate([number, int(number.max()) + 1 + np.arange(len(virtual))]),
+        rows=np.concatenate([number, last + np.arange(len(virtual))]),
+        beside={name: np.asarray(each)[sources] for name, each in table.beside.items()},
     )
 
 

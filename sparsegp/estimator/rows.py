@@ -101,7 +101,7 @@ def group_numbers(groups: Any, n: int) -> Integers:
     found = np.asarray(groups)
     if found.shape != (n,):
         raise DataError(f"every row needs one group; X has {n} rows, groups {found.shape}")
-    numbers: Integers = pd.factorize(found, sort=True)[0]
+    numbers: Integers = pd.factorize(found)[0]
     if (numbers < 0).any():
         raise DataError(f"groups must not be missing, as in row {int(numbers.argmin())}")
     if numbers.max() + 1 < MIN_IDS:

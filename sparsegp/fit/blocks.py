@@ -102,7 +102,7 @@ class SparseRun(Run[SparseModel]):
         settings, self.weights = self.settings, weights
         self.n_rows, self.precision = n, settings.dtype
         self.calibrate = settings.keeps_validation_rows or settings.learns_noise
-        families = data.train.families
+        families = data.families
         self.validation = choose_validation_rows(
             data.target, settings, families, keeps_scale=self.past is not None
         )

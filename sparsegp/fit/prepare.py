@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -62,6 +63,17 @@ class Prepared:
     def has_fewer_rows(self) -> bool:
         """Whether copies were merged, or rows of weight zero left out."""
         return self.train.weights is not None or self.summary.n < self.n_given
+
+    @cached_property
+    def families(self) -> Integers | None:
+        """See `Table.families`; if all rows of a class have the same id, it does not join them."""
+        families, origin = self.train.families, self.train.origin
+        if families is None or families is origin or not len(self.classes):
+            return families
+        of_classes = np.unique(np.column_stack([families, self.target]), axis=0)[:, 1]
+        has_one = np.bincount(of_classes, minlength=len(self.classes))[self.target] == 1
+        apart = np.arange(len(families)) if origin is None else origin
+        return np.where(has_one, families.max() + 1 + apart, families)
 
     @property
     def scaled_variances(self) -> Doubles:

@@ -120,7 +120,7 @@ def draw_sample(
             f"one out, found {n}; choose it yourself by `kernel`"
         )
     family = np.arange(n)
-    if (families := data.train.families) is not None:
+    if (families := data.families) is not None:
         order, family = _together(order, families)
     if n >= MIN_ROWS_FOR_HELD_OUT:
         last = slice(-min(n, most), None)

@@ -305,6 +305,9 @@ def _joined(old: Table, new: Table) -> Table:
     inputs: Any = [old.X, new.X]
     weights = [np.ones(len(t.X)) if t.weights is None else t.weights for t in (old, new)]
     weighted = old.weights is not None or new.weights is not None
+    last = len(old.X) if old.rows is None else int(old.rows.max()) + 1
+    both = old.beside.keys() & new.beside.keys()
+    beside = {name: [old.beside[name][:last], new.beside[name]] for name in both}
     return replace(
         old,
         X=da.concatenate(inputs),
@@ -312,6 +315,7 @@ def _joined(old: Table, new: Table) -> Table:
         weights=np.concatenate(weights) if weighted else None,
         origin=_numbers(old, new, "origin"),
         rows=_numbers(old, new, "rows"),
+        beside={name: np.concatenate(ids) for name, ids in beside.items()},
         source=f"{old.source} and {new.source}",
     )
 

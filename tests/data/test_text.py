@@ -197,6 +197,7 @@ def test_dates(words, read):
         (lambda n: f"'{n}", "numbers after an apostrophe, as spreadsheets write text: remove it"),
         (lambda n: f"{n + 160:#x}", "hexadecimal numbers: convert them"),
         (lambda n: f"({n})", "negative numbers in parentheses: write a minus sign"),
+        (lambda n: f"{n}.5 {'mmol/L' if n % 7 else 'n.d.'}", "numbers with a unit: write plain"),
         (lambda n: f"{n}{'-' * (n % 2)}", "numbers or, as '1-', negative numbers with a minus at"),
     ],
 )

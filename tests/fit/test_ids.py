@@ -70,8 +70,8 @@ def test_rows_that_are_left_out_keep_the_ids_of_the_others(table):
         taken = prepare(rows, None, TrainSettings(), runtime).train
     ids = frame["patient"].to_numpy()[taken.rows]
     assert len(ids) == weights.sum()
-    _, expected = np.unique(ids, return_inverse=True)
-    np.testing.assert_array_equal(taken.families, expected)
+    same = ids == ids[:, np.newaxis]
+    np.testing.assert_array_equal(taken.families == taken.families[:, np.newaxis], same)
 
 
 def test_groups_of_an_estimator_are_such_ids(table, caplog):
@@ -91,13 +91,46 @@ def test_groups_of_an_estimator_are_such_ids(table, caplog):
         gp.fit(X, y, groups=groups.where(groups.index != 2))
 
 
+def test_spelling_of_ids_does_not_matter(table):
+    frame = readings(40, 3)
+    families = table(frame).families
+    frame["patient"] = frame["patient"].str[::-1] + "x"
+    np.testing.assert_array_equal(table(frame).families, families)
+
+
+def test_an_id_that_has_all_rows_of_a_class_does_not_join_them(table):
+    frame = readings(40, 3)
+    frame.loc[frame["patient"] == "p7", "y"] = 2
+    with open_runtime("threads=1") as runtime:
+        data = prepare(table(frame), None, TrainSettings(), runtime)
+    sizes = np.unique(data.families, return_counts=True)[1]
+    assert sorted(sizes.tolist()) == [1] * 3 + [3] * 39
+
+
+NEW = readings(200, 1, seed=1)
+
+
+def nlpp_of_new(model):
+    p = model.predict_proba(NEW[list("abcd")].to_numpy())
+    return float(-np.log(p[np.arange(len(NEW)), NEW["y"]]).mean())
+
+
+def test_rows_of_an_update_and_copies_have_their_ids(table, tmp_path):
+    old, more = table(readings(30, 6)), readings(30, 6, seed=2)
+    more["patient"] += " of the second clinic"
+    new = table(more)
+    model = sparsegp.train(old, n_active=60, kernel="10*rbf")
+    copies = sparsegp.virtual_rows(model, old, lambda X: [X + 0.01])
+    assert len(np.unique(copies.families)) == 30
+    assert nlpp_of_new(sparsegp.train(copies, n_active=60, kernel="10*rbf")) < 0.8
+    assert nlpp_of_new(sparsegp.update(model, new, old=old)) < 0.8
+
+
 def test_probabilities_are_for_new_ids(table):
     """Labels of known patients say nothing of new ones, who are half of each class."""
-    frame, new = readings(60, 8), readings(200, 1, seed=1)
-    nlpp = {}
+    frame, nlpp = readings(60, 8), {}
     for together, columns in {True: {}, False: {"id_column": None, "drop": ["patient"]}}.items():
         model = sparsegp.train(table(frame, **columns), n_active=100)
-        p = model.predict_proba(new[list("abcd")].to_numpy())
-        nlpp[together] = float(-np.log(p[np.arange(len(new)), new["y"]]).mean())
+        nlpp[together] = nlpp_of_new(model)
     assert nlpp[True] < 0.75
     assert nlpp[False] > 0.9

@@ -277,7 +277,7 @@ def require_each(
 ) -> None:
     """Raise a `DataError` if a label or id is missing; `word` is how the first one is written."""
     if gaps.any():
-        written = f" ({quoted(word)} stands for that: write a {role} otherwise)" if word else ""
+        written = f" ({quoted(word)} stands for that: spell the {role} otherwise)" if word else ""
         rest = f"in {gaps.sum()} of {len(gaps)} rows: leave these rows out, or"
         raise DataError(
             f"{source}, {where(int(gaps.argmax()), name)}: the {role} is missing{written}; it is "
