@@ -56,7 +56,7 @@ class Numeral:
     @classmethod
     def of(cls, word: str, decimal: str) -> Self | None:
         """Read a word with a decimal mark; return None if it is no number."""
-        word = word.translate(PLAIN)
+        word = " ".join(word.translate(PLAIN).split())
         if decimal == ",":
             word = MARKS.sub(lambda digits: digits[0].translate(SWAPPED), word)
         found = NUMERAL.fullmatch(word)

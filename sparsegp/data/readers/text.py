@@ -238,17 +238,18 @@ class Text:
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
         if not form and kind in {"", UNTYPED, *NUMBERS}:
-            form = form_of([*filter(None, words)], asked=kind in NUMBERS)
+            asked = kind in NUMBERS
+            form = form_of([*filter(None, words)], asked)
             if not form and self.layout.delimiter == ",":
-                words = self._pointed(words, texts.name)
+                words = self._pointed(words, texts.name, asked)
         if decimal == "," and not form:
             words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
 
-    def _pointed(self, words: list[str | None], place: int) -> list[str | None]:
+    def _pointed(self, words: list[str | None], place: int, asked: bool) -> list[str | None]:
         """Return numbers with a point behind commas between thousands, if these may be such."""
         pointed = [word and THOUSANDS.sub(r"\1.", word) for word in words]
-        if pointed == words or not form_of([*filter(None, pointed)], asked=True):
+        if pointed == words or not form_of([*filter(None, pointed)], asked):
             return words
         if self._has_decimal_commas(self.places.inputs):
             return words
