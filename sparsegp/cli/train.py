@@ -139,7 +139,8 @@ def summary(record: dict[str, Any], tested: dict[str, str]) -> dict[str, str | N
     labels = f"{len(record['classes'])} classes" if record["classes"] else "a regression"
     labels += "" if record["label"] is None else f" of column {record['label']}"
     choice, nlpp, settings = record["tuning"], record["validation_nlpp"], record["settings"]
-    chosen, learnt = "", record if "method" in settings else {}  # otherwise of the selection
+    chosen = "" if choice is None else "without a search, as for pixels, copies and few rows"
+    learnt = record if "method" in settings else {}  # otherwise of the selection
     if choice and choice["trials"]:
         chosen = f"by {extent(choice['trials'], choice['ended'])}"
         if choice["nlpp"]:

@@ -1,5 +1,6 @@
 """A column of a table and its encoding as numbers."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.frames import likeness
+from sparsegp.errors import quoted
 from sparsegp.types import Doubles, Integers
 
 NUMBERS = ("number", "whole number")
@@ -101,6 +103,10 @@ class Column:
         """What most levels look like, other than a category, and what to do about it."""
         levels, are_rare = (*self.levels, *self.rare), len(self.rare) > len(self.levels)
         what = likeness(levels, are_rare) if self.kind == "category" else ""
+        with_digits = [level for level in self.rare if re.search(r"\d", level)]
+        if not what and are_rare and self.has_codes and 2 * len(with_digits) > len(levels):
+            few = "most others have digits and few rows: if they are numbers or dates, convert them"
+            what = f"{quoted(with_digits[0])} and {few}"
         return what and f"{self.name!r}, where {what}"
 
     def unlike_zones(self, series: Any) -> str:

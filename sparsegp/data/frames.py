@@ -44,8 +44,8 @@ LIKE = {
     "dates that can be read in more than one way: write them as 2024-12-31": (
         r"\d\d?(/\d\d?/|-\d\d?-|\.\d\d?\.(?=\d{4}))(\d\d){1,2}([T ].*)?"
     ),
-    "times of day: write them as numbers such as 13.5, or with the date": r"\d\d?:\d\d(:\d\d)?",
     "durations: convert them to numbers, such as days": (
+        r"\d+:\d\d(:\d\d)?|"
         r"-?\d+ days?,? [+-]?\d\d?:\d\d(:\d\d(\.\d+)?)?|P(\d+D)?T(\d+(\.\d+)?[HMS])+"
     ),
     THOUSANDS: r"[+-]?\d{1,3}([,.' _]\d{3})+([,.]\d+)?",

@@ -350,13 +350,13 @@ def _unique(y: Labels | None, source: str, remedy: str) -> tuple[Labels, Integer
     return found.astype(np.int64) if found.dtype.kind in "iu" else found, places.astype(np.int64)
 
 
-def refuse_missing(values: Sequence[Any], source: str) -> None:
-    """Raise a `DataError` if a label among these objects is missing."""
+def refuse_missing(values: Sequence[Any], source: str, what: str = "label") -> None:
+    """Raise a `DataError` if a label, or what they are, among these objects is missing."""
     for row, value in enumerate(values):
         nan = isinstance(value, float) and math.isnan(value)
         if value is None or nan or type(value).__name__ in {"NAType", "NaTType"}:
             raise DataError(
-                f"every row needs a label; row {row} of {source} has {value} (rows counted from 0)"
+                f"every row needs a {what}; row {row} of {source} has {value} (rows counted from 0)"
             )
 
 

@@ -18,6 +18,7 @@ TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 ISO, ISO_DATE = "ISO8601", re.compile(r"(?!.*[AaPp][Mm]$)\d{4}-\d\d-\d\d([T ].*)?")
 HALVES = re.compile(r"(?<!\d)\d\d?(:\d\d(?::\d\d)? ?)[AaPp][Mm]$")
 SHORT_YEAR = re.compile(r"^(\d\d?([./ -])(?:\d\d?|[A-Za-z]{3})\2)(\d\d)(?!\d)")
+MAY, TIME_OF_DAY = re.compile(r"(?i:may)"), re.compile(r"\d\d?:\d\d(:\d\d)?( ?[AaPp][Mm])?")
 ZONE = re.compile(
     r"[T ]\d\d?(?::?\d\d){0,2}(?:[.,]\d+)?(?: ?[AaPp][Mm])? ?"
     r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)$"
@@ -99,7 +100,8 @@ def zone_of(found: set[str]) -> str:
 
 def times(words: Any, form: str = "") -> Any:
     """Return words as times in UTC; NaT where one is missing or not in the form; see `dates`."""
-    forms = dict.fromkeys((form or date_form(words.dropna()) or ISO, ISO))
+    form = form or date_form(words.dropna()) or ISO
+    forms = [form, ISO if "%d" in form else form]  # a time of day has no date
     read = [pd.to_datetime(words, format=f, errors="coerce", utc=True) for f in forms]
     return read[0].fillna(read[-1])
 
@@ -107,15 +109,20 @@ def times(words: Any, form: str = "") -> Any:
 def date_form(words: Any) -> str:
     """Return the format in which most words are dates; empty if it is ambiguous.
 
-    That is ISO 8601 if the first word is in it, else what pandas guesses from the first word with
-    the day or the month first. Two formats that read equally many words must read them alike.
+    That is ISO 8601 if the first word is in it, that of its time of day, or else what pandas
+    guesses from it with the day or the month first. Two formats that read equally many words must
+    read them alike.
     """
     word = str(next(iter(words), ""))
     if ISO_DATE.fullmatch(word):
         return ISO
+    if clock := TIME_OF_DAY.fullmatch(word):
+        hour, half = ("%I", clock[2][:-2] + "%p") if clock[2] else ("%H", "")
+        return f"{hour}:%M{':%S' if clock[1] else ''}{half}"
     full = SHORT_YEAR.sub(r"\g<1>20\3", word)  # pandas guesses no two-digit years
-    early = [HALVES.sub(r"03\1AM", each) for each in (full, full.title())]  # nor from JAN; am
-    ways = product(early, (False, True))  # or PM only at some hours
+    alike = full, full.title(), MAY.sub("Jan", full)  # nor from JAN; and May may be short or not
+    early = [HALVES.sub(r"03\1AM", each) for each in alike]  # "am" or "PM" only at some hours
+    ways = product(early, (False, True))
     with warnings.catch_warnings(action="ignore"):
         guesses = [guess_datetime_format(each, dayfirst=first) or "" for each, first in ways]
     found = []

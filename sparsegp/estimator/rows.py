@@ -95,16 +95,13 @@ def group_numbers(groups: Any, n: int) -> Integers:
     DataError
         If there is not one group per row, or one is missing.
     """
-    import pandas as pd  # noqa: PLC0415 - slow to import
-
     refuse_masks(groups)
     found = np.asarray(groups)
     if found.shape != (n,):
         raise DataError(f"every row needs one group; X has {n} rows, groups {found.shape}")
-    numbers: Integers = pd.factorize(found)[0]
-    if (numbers < 0).any():
-        raise DataError(f"groups must not be missing, as in row {int(numbers.argmin())}")
-    if numbers.max() + 1 < MIN_IDS:
+    refuse_missing(found.tolist(), "X", "group")
+    known, numbers = np.unique(found.astype(np.str_), return_inverse=True)
+    if len(known) < MIN_IDS:
         logger.warning("fewer than %d groups, too few to heed when rows are held out", MIN_IDS)
     return numbers
 

@@ -9,6 +9,9 @@ from sparsegp.learning.plan import ALIKE, MAX_PLAIN, PIXELS, SPARSE_RATIO
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS
 from sparsegp.settings import AUTO, TrainSettings
 
+MOST_LEVEL = 2
+"""Difference up to which whole numbers are no pixels, but answers or genes of 0, 1 or 2 kinds."""
+
 
 def unsuited(
     rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any = None
@@ -33,8 +36,8 @@ def unsuited(
     if rows.origin is not None and rows.weights is None:  # virtual
         return True
     alike = settings.scaling == AUTO and scaling in {"none", "range"}
-    indicators = summary.whole and summary.high.max() - summary.low.min() == 1
-    if not alike or indicators or summary.p < PIXELS:
+    are_levels = summary.whole and summary.high.max() - summary.low.min() <= MOST_LEVEL
+    if not alike or are_levels or summary.p < PIXELS:
         return False
     return resemblance(rows.X, scheduler) >= ALIKE
 

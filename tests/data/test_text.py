@@ -150,6 +150,8 @@ DATES = {
     "01/31/2020 02/03/2020": "2020-01-31",
     "31/01/2020 02/03/2020": "2020-01-31",
     "31-Jan-2020 02-Mar-2020": "2020-01-31",
+    "01-May-2020 02-Sep-2020": "2020-05-01",
+    "MAY_1,_2020_12:43_AM Feb_28,_2020_11:00_PM": "2020-05-01T00:43",
     "31-JAN-20 02-MAR-20": "2020-01-31",
     "31jan2020 02feb2020": "2020-01-31",
     "31-JAN-20_03:38_PM 02-FEB-20_11:00_AM": "2020-01-31T15:38",
@@ -181,12 +183,29 @@ def test_dates(words, read):
             read(text, kinds="when=date").learnt()
 
 
+@pytest.mark.parametrize("form", ["%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S%p"])
+def test_times_of_day_are_on_a_circle_too(form, read):
+    hours = pd.date_range("2020-01-01", periods=90, freq="33min")
+    words = [f"{word},{n % 2}" for n, word in enumerate(hours.strftime(form))]
+    table = read("\n".join(["at,y", *words])).learnt()
+    assert table.names == ("at: time", "at: hour (sin)", "at: hour (cos)")
+    time, sine, cosine = table.X.compute().T
+    np.testing.assert_allclose((time - 1900) * 365 * 24, hours.hour + hours.minute / 60, atol=1e-6)
+    np.testing.assert_allclose(
+        np.arctan2(sine, cosine) % (2 * np.pi) / np.pi * 12 % 24,
+        hours.hour + hours.minute / 60,
+        atol=1e-6,
+    )
+    with pytest.raises(DataError, match="'2020-01-01 10:00' is not a date in the form of the"):
+        read("at,y\n2020-01-01 10:00,0\n2020-01-01 11:00,1\n").encoded_for(table).X.compute()
+
+
 @pytest.mark.parametrize(
     ("word", "what"),
     [
         (lambda n: f"0{1 + n % 9}/0{1 + n // 9 % 9}/2024", "dates .*: write them as 2024-12-31"),
         (lambda n: f"0{1 + n % 9}.0{1 + n // 9 % 9}.2024 10:00", "dates that can be read in more"),
-        (lambda n: f"{n % 24:02d}:{n // 24 % 60:02d}", "times of day: write them as numbers"),
+        (lambda n: f"{30 + n}:{n % 60:02d}", "durations: convert them to numbers"),
         (lambda n: f"{n} days 0{n % 9}:00:00", "durations: convert them to numbers"),
         (lambda n: f"8_{n:03d}", "numbers with separators of thousands: remove"),
         (lambda n: f'"{n},5{"x" * (n % 5 == 4)}"', "numbers with a decimal comma: give `decimal`"),

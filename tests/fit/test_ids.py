@@ -87,7 +87,7 @@ def test_groups_of_an_estimator_are_such_ids(table, caplog):
     assert "fewer than 20 groups, too few to heed" in caplog.text
     with pytest.raises(ValueError, match=r"X has 180 rows, groups \(179,\)"):
         gp.fit(X, y, groups=groups[1:])
-    with pytest.raises(ValueError, match="groups must not be missing, as in row 2"):
+    with pytest.raises(ValueError, match="every row needs a group; row 2 of X has nan"):
         gp.fit(X, y, groups=groups.where(groups.index != 2))
 
 
