@@ -246,8 +246,9 @@ def test_labels_that_look_like_noise_may_depend_on_few_of_many_columns(columns):
 
 
 CASES = {"few rows": (89, 4), "pixels": (120, 60), "few wide rows": (89, MAX_ROUGH_COLUMNS + 1)}
-SEARCHED = {"columns of one range": (60, None), "weights": (5, np.full(120, 2.0))}
-"""Columns and weights of rows; ranks and simulated designs have one range as pixels have."""
+SEARCHED = {"one range": (60, None), "weights": (5, np.full(120, 2.0)), "genes": (60, None)}
+"""Columns and weights of rows; ranks and simulated designs have one range as pixels have, and genes
+resemble their neighbours too."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -270,6 +271,8 @@ def test_other_rows_are_searched(case, searching):
     columns, weights = SEARCHED[case]
     X = np.random.default_rng(2).random((120, columns))
     y = (X[:, 0] > 0.5).astype(int)
+    if case == "genes":
+        X = np.rint(X + np.roll(X, 1, axis=1))
     assert tune(X, y, sample_weight=weights, max_trials=None, runtime="threads=1").trials
 
 
