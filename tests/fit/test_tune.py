@@ -272,7 +272,7 @@ def test_other_rows_are_searched(case, searching):
     X = np.random.default_rng(2).random((120, columns))
     y = (X[:, 0] > 0.5).astype(int)
     if case == "genes":
-        X = np.rint(X + np.roll(X, 1, axis=1))
+        X = np.rint(X) + np.roll(np.rint(X), 1, axis=1)
     assert tune(X, y, sample_weight=weights, max_trials=None, runtime="threads=1").trials
 
 
