@@ -57,7 +57,7 @@ LIKE = {
     f"numbers with a unit: write {PLAIN}, all in one unit": (
         r"[+-]?[\d.,]+ ?([kmcdnµ]?(g|m|l|s|W|V|A|Hz)|lbs?|oz|ft|in|mi|km/h|mph|k?Wh|°?[CF]|[kMGT]B|"
         r"m[²³23]|min|h|hrs?|days?|years?|yrs?)|"
-        r"[+-]?\d+[.,]\d+ ?(?![eE]\S|[aApP]\.?[mM]\b)[^\W\d_][^,;:()<>+#]{0,30}"
+        r"[+-]?\d+[.,]\d+ ?([kM]|[bB]n|Mi?o\.?|Mrd\.?|pcs|pts|pp)( ?[$€£¥])?"
     ),
     "numbers after an apostrophe, as spreadsheets write text: remove it": r"'[+-]?[\d.,]+",
     "hexadecimal numbers: convert them": r"(?i:0x[\da-f]+)",
@@ -65,7 +65,10 @@ LIKE = {
     "negative numbers with a minus at the end: write it in front": r"-?[\d.,]+ ?-",
 }
 OF_RARE = {
-    "pairs of numbers: make two columns of them": r"(?!\d\d?/\d{4}$)[\d.]+ ?[/x\xd7] ?[\d.]+"
+    "pairs of numbers: make two columns of them": r"(?!\d\d?/\d{4}$)[\d.]+ ?[/x\xd7] ?[\d.]+",
+    f"numbers with words behind them: write {PLAIN}, all in one unit": (
+        r"[+-]?\d+[.,]\d+ ?(?![eE]\S|[aApP]\.?[mM]\b)[^\W\d_][^,;:()<>+#]{0,30}"
+    ),
 }
 """What words that are read as categories may look like, and what to do; and their patterns. Few
 words of the second kind, which repeat, may be names, such as those of sizes."""

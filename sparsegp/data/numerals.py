@@ -23,7 +23,7 @@ UNITS = (
     r"m[AV]|[kMGT]B|lbs?|oz|ft|in|mi|yd|c?m[²³]|min|h|(?:hr|hour|day|week|month|yr|year)s?"
 )
 WORD = r"(?u:[^\W\d_])[^\s,;:()<>+#]{0,15}"
-ANY_UNIT = rf"(?![eE][+-]?\d|[aApP]\.?[mM]\b){WORD}(?: {WORD})?"
+ANY_UNIT = rf"(?![eE][+-]?\d|[xX]\d|[aApP]\.?[mM]\b){WORD}(?: {WORD})?"
 NUMERAL = re.compile(
     rf"(?P<open>\()?(?P<sign>[+-]?)(?P<before>{MONEY})? ?(?P<inner>-?)"
     r"(?P<whole>[1-9]\d{0,2}(?:(?P<mark>[,' ])\d{3})(?:(?P=mark)\d{3})*|\d*)(?P<part>\.\d*)?"
@@ -31,7 +31,7 @@ NUMERAL = re.compile(
     re.ASCII,
 )
 OTHERS = f"{MINUS}\xa0\N{NARROW NO-BREAK SPACE}\N{RIGHT SINGLE QUOTATION MARK}"
-PLURAL = re.compile(r"(lb|hr|yr|pc|(?=[^aeiou]*[aeiou])[^\W\d_]{3,})s")
+PLURAL = re.compile(r"(lb|hr|yr|pc|(?=[^aeiou]*[aeiou])[A-Z]?[a-z]{2,})s")
 """Units of which the singular is the same: but `ms`, `As` and `kbps` are others than `m`."""
 PLAIN, SWAPPED = str.maketrans(OTHERS, "-  '"), str.maketrans(".,", ",.")
 MARKS = re.compile(r"\d[\d.,]*|[.,]\d+")

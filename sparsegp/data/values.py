@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -101,9 +102,11 @@ def zone_of(found: set[str]) -> str:
 def times(words: Any, form: str = "") -> Any:
     """Return words as times in UTC; NaT where one is missing or not in the form; see `dates`."""
     form = form or date_form(words.dropna()) or ISO
-    forms = [form, ISO if "%d" in form else form]  # a time of day has no date
-    read = [pd.to_datetime(words, format=f, errors="coerce", utc=True) for f in forms]
-    return read[0].fillna(read[-1])
+    forms = [form, form.replace("%B", "%b"), ISO if "%d" in form else form]  # May may be short
+    each = (
+        pd.to_datetime(words, format=f, errors="coerce", utc=True) for f in dict.fromkeys(forms)
+    )
+    return reduce(pd.Series.fillna, each)
 
 
 def date_form(words: Any) -> str:

@@ -128,7 +128,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             X, y = inputs.training_data(seen, X, y)
             table = replace(as_table(X, y, sample_weight), is_part=is_part)
             if groups is not None:
-                table = replace(table, beside={"groups": inputs.group_numbers(groups, len(y))})
+                table = replace(table, beside={"": inputs.group_numbers(groups, len(y))})
             labels = y if table.weights is None else y[table.weights > 0.0]
             if known is not None:
                 labels = np.tile(known, ROWS_PER_CLASS)  # or these may be too many for classes

@@ -72,8 +72,11 @@ class Prepared:
             return families
         of_classes = np.unique(np.column_stack([families, self.target]), axis=0)[:, 1]
         has_one = np.bincount(of_classes, minlength=len(self.classes))[self.target] == 1
-        apart = np.arange(len(families)) if origin is None else origin
-        return np.where(has_one, families.max() + 1 + apart, families)
+        each = np.arange(len(families)) if self.train.rows is None else self.train.rows
+        each = (
+            each if origin is None else origin
+        )  # copies, and parts of a soft label, stay together
+        return np.where(np.isin(each, each[has_one]), families.max() + 1 + each, families)
 
     @property
     def scaled_variances(self) -> Doubles:
@@ -92,7 +95,7 @@ class Prepared:
             "encoding": train.encoding,
             "medians": train.medians,
             "label": train.label,
-            "id_column": next(iter(train.beside), None),
+            "id_column": next(iter(train.beside), None) or None,  # "" for groups
             "weight_column": train.weight_column,
             "missing": train.missing or None,
         }

@@ -41,7 +41,7 @@ from sparsegp.posterior.past import PastRows, mean_curvature
 from sparsegp.posterior.removal import metrics, rows_to_remove
 from sparsegp.runtime import Runtime
 from sparsegp.settings import TrainSettings
-from sparsegp.types import Integers
+from sparsegp.types import Integers, Labels
 
 logger = logging.getLogger(__name__)
 
@@ -305,9 +305,7 @@ def _joined(old: Table, new: Table) -> Table:
     inputs: Any = [old.X, new.X]
     weights = [np.ones(len(t.X)) if t.weights is None else t.weights for t in (old, new)]
     weighted = old.weights is not None or new.weights is not None
-    last = len(old.X) if old.rows is None else int(old.rows.max()) + 1
-    both = old.beside.keys() & new.beside.keys()
-    beside = {name: [old.beside[name][:last], new.beside[name]] for name in both}
+    name = next(iter({**old.beside, **new.beside}), None)  # of the ids
     return replace(
         old,
         X=da.concatenate(inputs),
@@ -315,9 +313,17 @@ def _joined(old: Table, new: Table) -> Table:
         weights=np.concatenate(weights) if weighted else None,
         origin=_numbers(old, new, "origin"),
         rows=_numbers(old, new, "rows"),
-        beside={name: np.concatenate(ids) for name, ids in beside.items()},
+        beside={} if name is None else {name: np.concatenate([_ids(old, name), _ids(new, name)])},
         source=f"{old.source} and {new.source}",
     )
+
+
+def _ids(table: Table, name: str) -> Labels:
+    """Return the ids of the rows of a source, or an id of its own for each if it has none."""
+    n = len(table.X) if table.rows is None else int(table.rows.max()) + 1
+    if name in table.beside:
+        return np.asarray(table.beside[name][:n]).astype(np.str_)
+    return np.array([f"row {row} of {table.source}" for row in range(n)])
 
 
 def _numbers(old: Table, new: Table, name: str) -> Integers | None:

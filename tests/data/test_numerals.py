@@ -90,6 +90,8 @@ def test_numerals(word):
         ["1.5 ms", "2.5 m"],
         ["1.5e-3", "2.5e-3 V"],
         ["1,5e-03", "2,5e-03"],
+        ["1.5 mPa", "2.5 mPas"],
+        ["1.5x10^3", "2.5x10^3"],
         [],
     ],
 )
@@ -198,6 +200,7 @@ def test_commas_that_also_delimit_fields_separate_thousands(mark, other, tmp_pat
         table["kg"] = table["sold"] + " kg"
     if other == "commas":
         table["rate"] = table["rate"].str.replace(".", ",")
+        table.loc[7, "rate"] = None
     table.assign(y=np.arange(60) % 2).to_csv(tmp_path / "new.csv", index=False, sep=mark)
     found = open_dataset(tmp_path / "new.csv", label_column="y").train
     if {mark: other} in ({",": "commas"}, {";": "points"}):
@@ -205,5 +208,5 @@ def test_commas_that_also_delimit_fields_separate_thousands(mark, other, tmp_pat
             found.learnt()
         return
     X, unit = found.learnt().X.compute(), 1 if mark == "," else 1000
-    np.testing.assert_array_equal(X[:, :2], np.column_stack([sold / unit, rate]))
+    np.testing.assert_array_equal(X[8:, :2], np.column_stack([sold / unit, rate])[8:])
     assert ("commas in the column sold are read as separators" in caplog.text) == (unit == 1)

@@ -88,7 +88,8 @@ def test_groups_of_an_estimator_are_such_ids(table, caplog):
     with pytest.raises(ValueError, match=r"X has 180 rows, groups \(179,\)"):
         gp.fit(X, y, groups=groups[1:])
     with pytest.raises(ValueError, match="every row needs a group; row 2 of X has nan"):
-        gp.fit(X, y, groups=groups.where(groups.index != 2))
+        gp.fit(X, y, groups=groups.where(groups.index != 2).tolist())
+    assert gp.model_.id_column is None
 
 
 def test_spelling_of_ids_does_not_matter(table):
@@ -124,6 +125,8 @@ def test_rows_of_an_update_and_copies_have_their_ids(table, tmp_path):
     assert len(np.unique(copies.families)) == 30
     assert nlpp_of_new(sparsegp.train(copies, n_active=60, kernel="10*rbf")) < 0.8
     assert nlpp_of_new(sparsegp.update(model, new, old=old)) < 0.8
+    bare = table(more.drop(columns="patient"), id_column=None)
+    assert nlpp_of_new(sparsegp.update(model, bare, old=old)) < 0.9
 
 
 def test_probabilities_are_for_new_ids(table):

@@ -3,9 +3,10 @@
 import logging
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -46,7 +47,6 @@ LIKE_DATES = 0.9
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 
 THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(,\d{3})+)(?![\d.,])")
-WITH_COMMA = re.compile(rf"[+{MINUS}-]?[\d.]*\d,\d\d?( ?[%$€£])?")
 SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
 CODE, SEVERAL = re.compile(r"0\d+"), 5
 """Patterns of numbers with one or two digits after a comma, of small ones, and of those with a zero
@@ -186,9 +186,7 @@ class Text:
         marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
         thousands = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(decimal)}\d{{3}})+")
         mark = {".": "points", ",": "commas"}[decimal]
-        has_other = decimal == "." and self._has_decimal_commas(
-            place for place in places.inputs if values[place].dtype.kind not in "iuf"
-        )
+        has_other = decimal == "." and self.has_decimal_commas
         for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words = [row[place].strip() for _, row in rows if len(row) > place]
             words = [word for word in words if word not in marks]
@@ -204,23 +202,22 @@ class Text:
                 said = "%s has zeros in front of numbers in the input %s; for codes give %s"
                 logger.warning(said, self.name, named, given_as(name, "category"))
 
-    def _has_decimal_commas(self, places: Iterable[int]) -> bool:
-        """Return whether all values of a column have one, with one or two digits after it.
-
-        The first rows are examined.
-        """
+    @cached_property
+    def has_decimal_commas(self) -> bool:
+        """Whether numbers of a column have decimal commas, as far as the first rows tell."""
         rows = [row for _, row in islice(self._rows(), COMPARED)]
-        return any(
-            all(WITH_COMMA.fullmatch(row[place].strip()) for row in rows if len(row) > place)
-            for place in places
-        )
+        for place in range(self.layout.width):
+            words = {row[place].strip() for row in rows if len(row) > place}
+            words -= {*MISSING, *self.columns.markers}
+            if any("," in word for word in words) and "#,#" in form_of([*words], asked=True):
+                return True
+        return False
 
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
 
         The decimal comma of a number in words becomes a point, unless the column is to have a form
-        (numerals.py), or has one by a model, as in "number:$#"; and its minus sign a hyphen. If
-        commas may separate thousands and delimit fields, a point behind a number says that they do.
+        (numerals.py), or has one by a model, as in "number:$#"; and its minus sign a hyphen.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
@@ -233,29 +230,33 @@ class Text:
         known = self.columns.n_features is not None  # by a model, whose columns are numbers
         if decimal == "," and not form and kind in {*NUMBERS, *([""] if known else [])}:
             self._require_no_point(texts, codes, words)
+        if not form and kind in {"", UNTYPED, *NUMBERS} and self.layout.delimiter == ",":
+            words = self._without_groups(words, texts.name, kind in NUMBERS)
         is_text = form or kind in {"category", "date", UNTYPED}
         if not is_text and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
         if not form and kind in {"", UNTYPED, *NUMBERS}:
-            asked = kind in NUMBERS
-            form = form_of([*filter(None, words)], asked)
-            if not form and self.layout.delimiter == ",":
-                words = self._pointed(words, texts.name, asked)
+            form = form_of([*filter(None, words)], asked=kind in NUMBERS)
         if decimal == "," and not form:
             words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
 
-    def _pointed(self, words: list[str | None], place: int, asked: bool) -> list[str | None]:
-        """Return numbers with a point behind commas between thousands, if these may be such."""
+    def _without_groups(self, words: list[str | None], place: int, asked: bool) -> list[str | None]:
+        """Return numbers without commas that also delimit fields, if these separate thousands.
+
+        They do unless another column has decimal commas. Numbers with a unit keep them, and get a
+        point behind, so that their form says what the commas are.
+        """
         pointed = [word and THOUSANDS.sub(r"\1.", word) for word in words]
-        if pointed == words or not form_of([*filter(None, pointed)], asked):
+        if pointed == words or form_of([*filter(None, words)], asked):
             return words
-        if self._has_decimal_commas(self.places.inputs):
+        if not form_of([*filter(None, pointed)], asked) or self.has_decimal_commas:
             return words
         said = "%s: commas in the column %s are read as separators of thousands"
         logger.warning(said, self.name, self.layout.names[place])
-        return pointed
+        bare = [word and word.replace(MINUS, "-").replace(",", "") for word in words]
+        return bare if all(map(number(".").fullmatch, filter(None, bare))) else pointed
 
     def _require_no_point(self, texts: Any, codes: Any, words: Sequence[str | None]) -> None:
         """Raise a `DataError` if a number has a point where the decimal mark is a comma."""
