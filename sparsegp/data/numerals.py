@@ -57,9 +57,7 @@ class Numeral:
     def of(cls, word: str, decimal: str) -> Self | None:
         """Read a word with a decimal mark; return None if it is no number."""
         word = " ".join(word.translate(PLAIN).split())
-        if decimal == ",":
-            word = MARKS.sub(lambda digits: digits[0].translate(SWAPPED), word)
-        found = NUMERAL.fullmatch(word)
+        found = NUMERAL.fullmatch(word if decimal == "." else swapped(word))
         if found is None or bool(found["open"]) != bool(found["close"]):
             return None
         whole, part, is_enclosed = found["whole"], found["part"] or "", bool(found["open"])
@@ -75,6 +73,11 @@ class Numeral:
     def is_marked(self) -> bool:
         """Whether it has a decimal mark or commas (or points) between thousands."""
         return bool(self.part) or "," in self.whole
+
+
+def swapped(word: str) -> str:
+    """Return numbers in a word with points in place of commas, and the reverse."""
+    return MARKS.sub(lambda digits: digits[0].translate(SWAPPED), word)
 
 
 def is_numeral(word: str) -> bool:

@@ -176,6 +176,23 @@ def test_files_with_numerals(comma, tmp_path):
     assert said in refused.output
 
 
+def test_new_files_have_decimal_marks_of_their_own(tmp_path):
+    """Also those of a model that knows numbers with points."""
+    raw, _, y = raw_table()
+    how = ("--n-active", 20, "--kernel", "10*rbf", "--label-column", "y")
+    raw.assign(y=y).to_csv(tmp_path / "raw.csv", index=False)
+    invoke("train", tmp_path / "raw.csv", "--out", tmp_path / "run", *how)
+    marks = str.maketrans(".,", ",.")
+    other = raw.map(lambda word: str(word).translate(marks), na_action="ignore")
+    other.to_csv(tmp_path / "other.csv", index=False, sep=";")
+    options = {"raw": (), "other": ("--decimal", ",")}
+    found = [
+        invoke("predict", tmp_path / "run", tmp_path / f"{name}.csv", "--out", "-", *more).stdout
+        for name, more in options.items()
+    ]
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("kind", [None, "number", "category"])
 def test_frames_and_given_kinds(kind, tmp_path):
     raw, plain, y = raw_table()

@@ -15,7 +15,7 @@ import numpy as np
 from sparsegp.data.column import NUMBERS, UNTYPED
 from sparsegp.data.frames import UNNAMED, Frame, given_as, listed
 from sparsegp.data.labels import labels_from_text, short_strings
-from sparsegp.data.numerals import MINUS, form_of
+from sparsegp.data.numerals import MINUS, form_of, swapped
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
 from sparsegp.data.readers.layout import (
     COMPARED,
@@ -238,6 +238,8 @@ class Text:
             return pd.Series(np.array([*values, np.nan])[codes])
         if not form and kind in {"", UNTYPED, *NUMBERS}:
             form = form_of([*filter(None, words)], asked=kind in NUMBERS)
+        if decimal == "," and "#.#" in form:  # of training rows, which had points
+            words = [word and swapped(word) for word in words]
         if decimal == "," and not form:
             words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
