@@ -73,9 +73,8 @@ class Prepared:
         of_classes = np.unique(np.column_stack([families, self.target]), axis=0)[:, 1]
         has_one = np.bincount(of_classes, minlength=len(self.classes))[self.target] == 1
         each = np.arange(len(families)) if self.train.rows is None else self.train.rows
-        each = (
-            each if origin is None else origin
-        )  # copies, and parts of a soft label, stay together
+        if origin is not None:  # copies, and parts of a soft label, stay together
+            each = origin
         return np.where(np.isin(each, each[has_one]), families.max() + 1 + each, families)
 
     @property
