@@ -19,7 +19,7 @@ TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 ISO, ISO_DATE = "ISO8601", re.compile(r"(?!.*[AaPp][Mm]$)\d{4}-\d\d-\d\d([T ].*)?")
 HALVES = re.compile(r"(?<!\d)\d\d?(:\d\d(?::\d\d)? ?)[AaPp][Mm]$")
 SHORT_YEAR = re.compile(r"^(\d\d?([./ -])(?:\d\d?|[A-Za-z]{3})\2)(\d\d)(?!\d)")
-MAY, TIME_OF_DAY = re.compile(r"(?i:may)"), re.compile(r"\d\d?:\d\d(:\d\d)?( ?[AaPp][Mm])?")
+TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?( ?[AaPp][Mm])?")
 ZONE = re.compile(
     r"[T ]\d\d?(?::?\d\d){0,2}(?:[.,]\d+)?(?: ?[AaPp][Mm])? ?"
     r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)$"
@@ -123,16 +123,15 @@ def date_form(words: Any) -> str:
         hour, half = ("%I", clock[2][:-2] + "%p") if clock[2] else ("%H", "")
         return f"{hour}:%M{':%S' if clock[1] else ''}{half}"
     full = SHORT_YEAR.sub(r"\g<1>20\3", word)  # pandas guesses no two-digit years
-    alike = full, full.title(), MAY.sub("Jan", full)  # nor from JAN; and May may be short or not
-    early = [HALVES.sub(r"03\1AM", each) for each in alike]  # "am" or "PM" only at some hours
-    ways = product(early, (False, True))
+    early = [HALVES.sub(r"03\1AM", each) for each in (full, full.title())]  # nor from JAN; am
+    ways = product(early, (False, True))  # or PM only at some hours
     with warnings.catch_warnings(action="ignore"):
         guesses = [guess_datetime_format(each, dayfirst=first) or "" for each, first in ways]
     found = []
     for guess in dict.fromkeys(guesses):
         if {"%Y", "%d"} <= {*re.findall("%.", guess)} and not re.match("%Y(%m|.?%d)", guess):
             form = guess if full == word else guess.replace("%Y", "%y")
-            read = pd.to_datetime(words, format=form, errors="coerce", utc=True)
+            read = times(words, form)
             found.append((read.isna().sum(), form, read))
     best = min(found, default=(0, "", None), key=lambda one: one[0])
     is_clear = all(bad > best[0] or read.equals(best[2]) for bad, _, read in found)

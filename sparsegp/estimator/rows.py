@@ -96,7 +96,7 @@ def group_numbers(groups: Any, n: int) -> Integers:
         If there is not one group per row, or one is missing.
     """
     refuse_masks(groups)
-    found = np.asarray(groups if hasattr(groups, "__array__") else np.array(groups, dtype=object))
+    found = np.asarray(groups, dtype=None if hasattr(groups, "__array__") else object)
     if found.shape != (n,):
         raise DataError(f"every row needs one group; X has {n} rows, groups {found.shape}")
     refuse_missing(found.tolist(), "X", "group")

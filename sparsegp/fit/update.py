@@ -320,7 +320,7 @@ def _joined(old: Table, new: Table) -> Table:
 
 def _ids(table: Table, name: str) -> Labels:
     """Return the ids of the rows of a source, or an id of its own for each if it has none."""
-    n = len(table.X) if table.rows is None else int(table.rows.max()) + 1
+    n = count_original_rows(table)
     if name in table.beside:
         return np.asarray(table.beside[name][:n]).astype(np.str_)
     return np.array([f"row {row} of {table.source}" for row in range(n)])

@@ -176,6 +176,16 @@ def test_files_with_numerals(comma, tmp_path):
     assert said in refused.output
 
 
+def test_dollars_may_have_points_beside_decimal_commas(tmp_path):
+    """The form of the column counts, in a file that is learnt from."""
+    sold = np.arange(1001, 1061)
+    table = pd.DataFrame({"sold": [f"${each:,}" for each in sold], "rate": "3,25"})
+    table.loc[7, "rate"] = "2,5"
+    table.assign(y=sold % 2).to_csv(tmp_path / "new.csv", index=False, sep=";")
+    X = open_dataset(tmp_path / "new.csv", label_column="y").train.learnt().X.compute()
+    np.testing.assert_array_equal(X[:, 0], sold)
+
+
 def test_new_files_have_decimal_marks_of_their_own(tmp_path):
     """Also those of a model that knows numbers with points."""
     raw, _, y = raw_table()

@@ -116,7 +116,7 @@ def nlpp_of_new(model):
     return float(-np.log(p[np.arange(len(NEW)), NEW["y"]]).mean())
 
 
-def test_rows_of_an_update_and_copies_have_their_ids(table, tmp_path):
+def test_rows_of_an_update_and_copies_have_their_ids(table):
     old, more = table(readings(30, 6)), readings(30, 6, seed=2)
     more["patient"] += " of the second clinic"
     new = table(more)

@@ -45,12 +45,12 @@ EXACT = 2**53
 LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
-
 THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(,\d{3})+)(?![\d.,])")
+"""Patterns of a number with a decimal comma, and of one with commas between thousands in a text."""
 SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
 CODE, SEVERAL = re.compile(r"0\d+"), 5
-"""Patterns of numbers with one or two digits after a comma, of small ones, and of those with a zero
-in front; and how many of the last make a column suspicious."""
+"""Patterns of small numbers, and of those with a zero in front; and how many of the latter make a
+column suspicious."""
 
 
 def read_text(name: str, columns: Columns) -> Dataset:
@@ -236,10 +236,10 @@ class Text:
         if not is_text and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
-        if not form and kind in {"", UNTYPED, *NUMBERS}:
-            form = form_of([*filter(None, words)], asked=kind in NUMBERS)
         if decimal == "," and "#.#" in form:  # of training rows, which had points
             words = [word and swapped(word) for word in words]
+        if not form and kind in {"", UNTYPED, *NUMBERS}:
+            form = form_of([*filter(None, words)], asked=kind in NUMBERS)
         if decimal == "," and not form:
             words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
