@@ -155,13 +155,7 @@ limits = together(
     ),
 )
 test = text("--test", "DATA", "Test set.  [the test part of DATA, if it has one]")
-label_set = click.option(
-    "--set",
-    "coverage",
-    type=float,
-    metavar="X",
-    help="Prediction sets that contain the true class with probability X.",
-)
+sets = number("--set", "Prediction sets that contain the true class with probability X.", float)
 
 
 def columns_with(label: str, ids: str, drop: str = "") -> Options:
@@ -184,7 +178,11 @@ def columns_with(label: str, ids: str, drop: str = "") -> Options:
         text("--delimiter", "C", "Delimiter of a text file: a character, tab or space."),
         text("--decimal", "C", "Decimal mark in a text file: . or a comma."),
         text("--encoding", "NAME", "Encoding of a text file, such as utf-8, utf-16 or latin-1."),
-        items("--missing", "WORD,...", "Additional markers of missing values in a text file."),
+        items(
+            "--missing",
+            "WORD,...",
+            "Additional markers of missing values in a text or parquet file.",
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """Rows for a command: opening them, and passing them through a model batch by batch."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -15,7 +15,9 @@ import numpy as np
 from sparsegp import store
 from sparsegp.cli import options as shared
 from sparsegp.data import Table, open_dataset, summarise, without_weights
-from sparsegp.data.column import UNTYPED
+from sparsegp.data.column import NUMBERS, UNTYPED
+from sparsegp.data.frames import Frame
+from sparsegp.data.numerals import form_of
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import layout_of, rows_of
 from sparsegp.data.storage import unpacked
@@ -52,16 +54,27 @@ def training_tables(
     train, held_out, frame = dataset.train, dataset.test, dataset.train.frame
     if test is not None:
         known: dict[str, Any] = {"names": train.names, "known": train.label}
-        if frame is not None:  # text stays text
-            dtypes = zip(frame.names, frame.empty.dtypes, strict=True)
-            words = {name: UNTYPED for name, dtype in dtypes if dtype.kind == "O"}
-            known["known_kinds"] = {**words, **(train.kinds or {})}
+        if frame is not None:
+            known["known_kinds"] = kinds_of_words(frame, train.kinds or {})
         other = open_dataset(test, **known, **columns)
         held_out = other.test or other.train
     if weight_column is not None:
         train = without_weights(train, weight_column)
         held_out = None if held_out is None else without_weights(held_out, weight_column)
     return train, held_out
+
+
+def kinds_of_words(frame: Frame, kinds: Mapping[str, str]) -> dict[str, str]:
+    """Return the kinds of columns of text, which stay text, and forms of numbers in memory."""
+    found = dict(kinds)
+    for place, name in enumerate(frame.names):
+        if frame.empty.dtypes.iloc[place].kind == "O":
+            kind, words = found.get(name, UNTYPED), set[str]()
+            for part in (part for part in frame.parts if not hasattr(part, "dask")):
+                words.update(map(str, part.iloc[:, place].dropna().unique()))
+            form = form_of([*words], kind in NUMBERS) if kind in {UNTYPED, *NUMBERS} else ""
+            found[name] = f"{kind}:{form}" if form else kind
+    return found
 
 
 def table_for(
@@ -101,6 +114,9 @@ def table_for(
     elif labels and weight:
         logger.warning("%s has no column %r of weights: all rows count alike", rows.source, weight)
     if learning:  # which encodes and checks rows itself
+        if model.id_column is not None and not rows.beside:
+            said = "%s has no column %r of ids: each of its rows is held out on its own"
+            logger.warning(said, rows.source, model.id_column)
         return rows
     rows = rows.encoded_for(model)
     summarise(rows.X, rows.source, "threads", rows.names)

@@ -31,8 +31,15 @@ CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
 """Cyclic parts of a date, and their periods."""
 DATE_PARTS = ([TIME], *([f": {part} (sin)", f": {part} (cos)"] for part in CIRCLES))
 """Suffixes of the encoded columns of the time, and of each cyclic part."""
+CLOCK = ("%H", "%I")
+"""Starts of the formats of times of day without a date."""
 MEAN = ": mean"
 """Start of the suffixes of mean labels of rare levels."""
+LIKE_NUMBERS = re.compile(
+    r"(?i:\W*\d|(?:mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+    r"[a-z]{0,6}\b.*\d)"
+)
+"""Words that may be numbers or dates, rather than codes."""
 FOLDS = 5
 """Number of folds of the rows to learn from."""
 
@@ -103,21 +110,35 @@ class Column:
         """What most levels look like, other than a category, and what to do about it."""
         levels, are_rare = (*self.levels, *self.rare), len(self.rare) > len(self.levels)
         what = likeness(levels, are_rare) if self.kind == "category" else ""
-        with_digits = [level for level in self.rare if re.search(r"\d", level)]
-        if not what and are_rare and self.has_codes and 2 * len(with_digits) > len(levels):
-            few = "most others have digits and few rows: if they are numbers or dates, convert them"
-            what = f"{quoted(with_digits[0])} and {few}"
+        alike = [*filter(LIKE_NUMBERS.match, self.rare)]
+        if not what and are_rare and self.has_codes and 2 * len(alike) > len(levels):
+            few = "most others begin with digits and have few rows: if they are numbers or dates"
+            what = f"{quoted(alike[0])} and {few}, convert them"
         return what and f"{self.name!r}, where {what}"
 
-    def unlike_zones(self, series: Any) -> str:
-        """Return how the time zones of dates differ from those of the training rows, if all do."""
-        from sparsegp.data.values import zone_of, zones  # noqa: PLC0415 - loads pandas
+    @property
+    def has_no_day(self) -> bool:
+        """Whether its dates are times of day."""
+        return self.kind == "date" and self.form.startswith(CLOCK)
 
-        found = zone_of(zones(series)) if self.zone else ""
-        if found in {"", self.zone}:
+    def unlike_dates(self, series: Any) -> str:
+        """Return what dates have that those of the training rows lack, or the reverse, if all do.
+
+        That is a day beside the time, or a time zone.
+        """
+        from sparsegp.data.values import have_no_day, zone_of, zones  # noqa: PLC0415 - loads pandas
+
+        if self.kind != "date" or series.isna().all():
             return ""
-        has, had = ("no", "have one") if found == "none" else ("a", "have none")
-        return f"dates have {has} time zone, and those of the training rows {had}: write them alike"
+        pairs = {"day beside the time": (not have_no_day(series), not self.has_no_day)}
+        if self.zone and (found := zone_of(zones(series))):
+            pairs["time zone"] = (found == "other", self.zone == "other")
+        for what, (has, had) in pairs.items():
+            if has != had:
+                some, others = ("a", "none") if has else ("no", "one")
+                rest = f"and those of the training rows have {others}: write them alike"
+                return f"dates have {some} {what}, {rest}"
+        return ""
 
     @property
     def n_places(self) -> int:

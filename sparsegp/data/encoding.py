@@ -122,6 +122,9 @@ class Encoding:
             remedy = told(["have codes read as words by `kinds` NAME=category"], frame.of_file)[0]
             said = "%s has text columns that are read as numbers: %s; %s"
             logger.warning(said, source, join_first(forms, MAX_NAMES), remedy)
+        if clocks := [quote_if_needed(c.name) for c in found if c.has_no_day]:
+            said = "%s has columns that are read as times of day: %s; convert durations to numbers"
+            logger.warning(said, source, join_first(clocks, MAX_NAMES))
         if said := "; ".join(told([*filter(None, (c.doubt for c in found))], frame.of_file)):
             logger.warning("%s has columns taken for categories: %s", source, said)
         return learnt
@@ -253,12 +256,13 @@ class Encoding:
             values = column.encode(series, fold)
             X[:, first : first + len(column.parts)] = values
             first += len(column.parts)
-            if column.kind != "category" and not np.isfinite(values).all():
+            if unlike := column.unlike_dates(series):
+                faults.append(f"{where(0, column.name)}: {unlike}")
+            elif column.kind != "category" and not np.isfinite(values).all():
                 row = int(np.isfinite(values).all(axis=1).argmin())
                 value = series.iloc[row : row + 1].tolist()[0]
-                faults.append(unreadable(where(row, column.name), column.reading, value))
-            elif unlike := column.unlike_zones(series):
-                faults.append(f"{where(0, column.name)}: {unlike}")
+                kind = f"{column.kind}:{column.form}"
+                faults.append(unreadable(where(row, column.name), kind, value))
         refuse(faults, source, of_file)
         return X
 

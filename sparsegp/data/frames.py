@@ -42,7 +42,7 @@ LIKE = {
     "numbers with a point: write a comma if it is the decimal mark, or nothing between thousands; "
     "in a parquet file store numbers": r"(?i:[+-]?\d*\.\d+(e[+-]?\d+)?)",
     "dates that can be read in more than one way: write them as 2024-12-31": (
-        r"\d\d?(/\d\d?/|-\d\d?-|\.\d\d?\.(?=\d{4}))(\d\d){1,2}([T ].*)?"
+        r"\d\d?(/\d\d?/|-\d\d?-|\.\d\d\.|\.\d\d?\.(?=\d{4}))(\d\d){1,2}([T ].*)?"
     ),
     "durations: convert them to numbers, such as days": (
         r"\d+:\d\d(:\d\d)?|"
@@ -139,13 +139,15 @@ def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
     The kind may have a form, as in "number:$#".
     """
     kind, _, form = kind.partition(":")
-    number = f"number, bare or in the form {form} of the training rows" if form else "number"
-    expected = {
-        "truth": "boolean (true, false, yes or no)",
-        "date": "date that can be read in one way, such as 2024-12-31"
-        if name
-        else "date in the form of the training rows, nor like 2024-12-31",
-    }.get(kind, "finite number" if isinstance(value, Number) else number)
+    has_form = form and not name
+    number = f"number, bare or in the form {form} of the training rows" if has_form else "number"
+    date = "date in the form of the training rows, nor like 2024-12-31"
+    date = "date that can be read in one way, such as 2024-12-31" if name else date
+    if form.startswith(("%H", "%I")):
+        date = "time of day, such as 14:35, as others are (durations must be plain numbers)"
+    expected = {"truth": "boolean (true, false, yes or no)", "date": date}.get(
+        kind, "finite number" if isinstance(value, Number) else number
+    )
     remedy = ", or give it as `missing`" if isinstance(value, str) else ""
     if not name and not isinstance(value, str | Number):
         remedy = ", or train again with such values"
@@ -192,9 +194,9 @@ def column_names(found: Iterable[Any]) -> tuple[str, ...] | None:
     return tuple(str(name) or f"{UNNAMED}{place}" for place, name in enumerate(given))
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[object]) -> str:
     """Return a list of the first names, for messages."""
-    return join_first([quote_if_needed(name[:40]) for name in names], MAX_NAMES)
+    return join_first([quote_if_needed(str(name)[:40]) for name in names], MAX_NAMES)
 
 
 def column_places(wanted: Sequence[str], found: Sequence[str], source: str) -> list[int]:

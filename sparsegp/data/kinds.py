@@ -38,11 +38,11 @@ FOUND = {
     "categorical": "category",
     **dict.fromkeys(("floating", "mixed-integer-float", "decimal"), "number"),
     **dict.fromkeys(("datetime", "datetime64", "date"), "date"),
-    **dict.fromkeys(("string", "mixed-integer"), UNTYPED),
+    **dict.fromkeys(("string", "mixed-integer", "time"), UNTYPED),
 }
 """Kinds of columns by the type that pandas infers."""
 
-TO = {"Timedelta": " by dt.total_seconds", "Period": " by dt.to_timestamp", "time": " to hours"}
+TO = {"Timedelta": " by dt.total_seconds", "Period": " by dt.to_timestamp"}
 """How pandas converts columns of types that are not accepted, for messages."""
 
 MIN_LEVEL_ROWS, SHARE = 10, 50
@@ -122,7 +122,7 @@ def study(
             tallies[name] = tally
     excess = {name: _excess(known[name], tallies[name], name in kinds) for name in known}
     why = dict.fromkeys(known, "") if is_part else excess
-    faults = (_fault(n, known[n], tallies[n], frame.where, why[n]) for n in known)
+    faults = (_fault(name, known[name], tallies[name], frame.where, why[name]) for name in known)
     refuse([*filter(None, faults)], source, frame.of_file)
     many = sum(len(tally.levels) > CODED for tally in tallies.values())
     room = int(np.clip(min(COLUMNS, VALUES // n) // max(many, 1), CODED, INDICATED))
@@ -244,7 +244,7 @@ def _fault(name: str, kind: str, tally: Tally, where: Where, excess: str) -> str
     """Return why a column cannot be used, and what to do about it; empty if it can be used."""
     if tally.fault is not None:
         row, value = tally.fault
-        return unreadable(where(row, name), kind.partition(":")[0], value, name)
+        return unreadable(where(row, name), kind, value, name)
     if tally.first is None or (kind and not excess):
         return ""
     row, value = tally.first

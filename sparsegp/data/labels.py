@@ -159,11 +159,11 @@ def known_codes(
     """Return the same as `encode_with`; unseen labels raise a warning, or an error if all are."""
     codes, unseen = encode_with(classes, y, source)
     if unseen:
-        found = listed([str(label) for label in unseen])
+        found = listed(unseen)
         if codes.max() < 0:
             raise DataError(
-                f"labels of {source} must be among {listed([str(c) for c in classes.tolist()])}, "
-                f"found none of them but {found}; give their `label_column`, or a model of them"
+                f"labels of {source} must be among {listed(classes.tolist())}, found none of them "
+                f"but {found}; give their `label_column`, or a model of them"
             )
         said = "%s has labels that the model does not know: %s; they count as errors"
         logger.warning(said, source, found)
@@ -360,17 +360,22 @@ def refuse_missing(values: Sequence[Any], source: str, what: str = "label") -> N
             )
 
 
+def refuse_several(values: Sequence[Any], source: str, what: str) -> None:
+    """Raise a `DataError` if a value holds several, as a list does; `what` they should be."""
+    for row, value in enumerate(values):
+        if isinstance(value, np.ndarray | list | tuple | dict | set):
+            raise DataError(
+                f"{what}s must be integers or strings, one for each row; {source} has a "
+                f"{type(value).__name__} in row {row} (rows counted from 0)"
+            )
+
+
 def _one_type(values: list[Any], source: str) -> Labels:
     """Convert objects (n,) to bools or numbers if all of them are such, else to strings."""
     refuse_missing(values, source)
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    refuse_several(values, source, "label")
     kinds = {type(value) for value in values}
-    if several := kinds & {np.ndarray, list, tuple, dict, set}:
-        row = next(row for row, value in enumerate(values) if type(value) in several)
-        raise DataError(
-            f"labels must be integers or strings, one for each row; {source} has a "
-            f"{type(values[row]).__name__} in row {row} (rows counted from 0)"
-        )
     if kinds == {bool} or kinds <= {int, float}:
         labels = np.array(values)
         if labels.dtype.kind in REAL_KINDS:

@@ -63,9 +63,8 @@ def learn_means(
     chosen = [c for c in chosen if len(c.rare) * len(parts) <= MOST_MEANS]
     if not chosen or len(parts) > MOST_CLASSES:
         return encoding
-    of_part = partial(_sums, encoding, chosen, values, source)
-    starts = [slice(at, at + n) for at, n in zip(frame.starts, frame.lengths, strict=True)]
-    found = compute_each(of_part, frame.parts, starts, scheduler=scheduler)
+    of_part, each = partial(_sums, encoding, chosen, source), np.split(values, frame.starts[1:])
+    found = compute_each(of_part, frame.parts, each, scheduler=scheduler)
     new = {}
     for column in chosen:
         sums = np.zeros((FOLDS, column.n_places, len(parts) + 1))
@@ -99,16 +98,11 @@ def _targets(
 
 
 def _sums(
-    encoding: Encoding,
-    columns: Sequence[Column],
-    values: Doubles,
-    source: str,
-    part: Any,
-    rows: slice,
+    encoding: Encoding, columns: Sequence[Column], source: str, part: Any, values: Doubles
 ) -> dict[str, tuple[Integers, Doubles]]:
-    """Return sums of targets, and numbers of rows, (m, q + 1), of m folds and places."""
+    """Return sums of values (n, q), and numbers of rows, (m, q + 1), of m folds and places."""
     found, fold, names = {}, encoding.folds_of(part, source), frame_names(part)
-    each = np.column_stack([values[rows], np.ones(len(part))])
+    each = np.column_stack([values, np.ones(len(part))])
     for column in columns:
         places = column.places(part.iloc[:, names.index(column.name)])
         known, codes = np.unique(fold * column.n_places + places, return_inverse=True)

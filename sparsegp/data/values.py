@@ -1,16 +1,18 @@
-"""Values of a column of a data frame as numbers, dates or texts."""
+"""Values of columns of data frames as numbers, dates or texts; rows of two frames as one."""
 
 import re
 import warnings
+from collections.abc import Sequence
 from functools import reduce
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.tseries.api import guess_datetime_format
 
-from sparsegp.data.column import DATE_PARTS
+from sparsegp.data.column import CLOCK, DATE_PARTS
+from sparsegp.data.frames import by_row, column_places, frame_names, is_frame, refuse, unreadable
 from sparsegp.data.labels import plain_text
 from sparsegp.data.numerals import value_of
 from sparsegp.types import Doubles, Integers
@@ -19,7 +21,10 @@ TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 ISO, ISO_DATE = "ISO8601", re.compile(r"(?!.*[AaPp][Mm]$)\d{4}-\d\d-\d\d([T ].*)?")
 HALVES = re.compile(r"(?<!\d)\d\d?(:\d\d(?::\d\d)? ?)[AaPp][Mm]$")
 SHORT_YEAR = re.compile(r"^(\d\d?([./ -])(?:\d\d?|[A-Za-z]{3})\2)(\d\d)(?!\d)")
-TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d)?( ?[AaPp][Mm])?")
+TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(?:\.\d+)?)?( ?[AaPp][Mm])?")
+YEAR_LAST = re.compile(r"^%d([./ -])(%[mbB])\1%y")
+FIRST = 3
+"""Number of words of which one at least is a date, if they are dates."""
 ZONE = re.compile(
     r"[T ]\d\d?(?::?\d\d){0,2}(?:[.,]\d+)?(?: ?[AaPp][Mm])? ?"
     r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)$"
@@ -59,7 +64,7 @@ def dates(series: Any, form: str = "") -> Doubles:
     if not _is_of_dates(series):
         if pd.api.types.is_numeric_dtype(series.dtype):
             return np.full((len(series), len(DATE_PARTS)), np.nan)
-        codes, found = pd.factorize(series.astype(object))
+        codes, found = _distinct(series.astype(object))
         return np.asarray(dates(times(pd.Series([*found, None], dtype=object), form))[codes])
     parts = pd.to_datetime(series, utc=True).dt
     hour = parts.hour + parts.minute / 60.0 + parts.second / 3600.0
@@ -78,7 +83,7 @@ def _is_of_dates(series: Any) -> bool:
 def zones(series: Any) -> set[str]:
     """Return which time zones dates have: some of "none", "UTC", and "other"."""
     if not _is_of_dates(series):
-        words = [ZONE.search(str(value)) for value in series.dropna().unique()]
+        words = [ZONE.search(str(value)) for value in _distinct(series)[1]]
         offsets = {word and word[1].strip("+-0:") for word in words}
         names = {None: "none", "": "UTC", "Z": "UTC", "UTC": "UTC", "GMT": "UTC"}
         return {names.get(offset, "other") for offset in offsets}
@@ -87,6 +92,12 @@ def zones(series: Any) -> set[str]:
         return {"none"} if len(known) else set()
     is_utc = known.dt.tz_localize(None) == known.dt.tz_convert(None)
     return {"UTC" if each else "other" for each in is_utc.unique()}
+
+
+def have_no_day(series: Any) -> bool:
+    """Return whether dates are all times of day alone, in words or in another type."""
+    words = _distinct(series)[1]
+    return not _is_of_dates(series) and all(TIME_OF_DAY.fullmatch(str(word)) for word in words)
 
 
 def zone_of(found: set[str]) -> str:
@@ -102,36 +113,60 @@ def zone_of(found: set[str]) -> str:
 def times(words: Any, form: str = "") -> Any:
     """Return words as times in UTC; NaT where one is missing or not in the form; see `dates`."""
     form = form or date_form(words.dropna()) or ISO
-    forms = [form, form.replace("%B", "%b"), ISO if "%d" in form else form]  # May may be short
-    each = (
+    forms = [form, form.replace("%B", "%b"), ISO]  # May may be short
+    if form.startswith(CLOCK):
+        forms = [re.sub("%M(:%S)?", f"%M{end}", form) for end in ("", ":%S", ":%S.%f")]
+    found = (
         pd.to_datetime(words, format=f, errors="coerce", utc=True) for f in dict.fromkeys(forms)
     )
-    return reduce(pd.Series.fillna, each)
+    return reduce(pd.Series.fillna, (each.dt.as_unit("us") for each in found))
 
 
 def date_form(words: Any) -> str:
     """Return the format in which most words are dates; empty if it is ambiguous.
 
-    That is ISO 8601 if the first word is in it, that of its time of day, or else what pandas
-    guesses from it with the day or the month first. Two formats that read equally many words must
-    read them alike.
+    It is that of one of the first words: ISO 8601, that of a time of day, or what pandas guesses
+    with the day or the month first. Two formats that read equally many words must read them alike.
     """
-    word = str(next(iter(words), ""))
-    if ISO_DATE.fullmatch(word):
-        return ISO
-    if clock := TIME_OF_DAY.fullmatch(word):
-        hour, half = ("%I", clock[2][:-2] + "%p") if clock[2] else ("%H", "")
-        return f"{hour}:%M{':%S' if clock[1] else ''}{half}"
+    for word in map(str, islice(words, FIRST)):
+        if ISO_DATE.fullmatch(word):
+            return ISO
+        if clock := TIME_OF_DAY.fullmatch(word):
+            hour, half = ("%I", clock[2][:-2] + "%p") if clock[2] else ("%H", "")
+            return f"{hour}:%M{':%S' if clock[1] else ''}{half}"
+        if forms := _guesses(word):
+            return _only(words, forms)
+    return ""
+
+
+def _guesses(word: str) -> list[str]:
+    """Return formats in which a word may be a date, by pandas, the day or the month first.
+
+    Two digits are a year if they come last, or first and are not the day.
+    """
     full = SHORT_YEAR.sub(r"\g<1>20\3", word)  # pandas guesses no two-digit years
     early = [HALVES.sub(r"03\1AM", each) for each in (full, full.title())]  # nor from JAN; am
     ways = product(early, (False, True))  # or PM only at some hours
     with warnings.catch_warnings(action="ignore"):
         guesses = [guess_datetime_format(each, dayfirst=first) or "" for each, first in ways]
-    found = []
-    for guess in dict.fromkeys(guesses):
+    forms = list[str]()
+    for guess in guesses:
         if {"%Y", "%d"} <= {*re.findall("%.", guess)} and not re.match("%Y(%m|.?%d)", guess):
             form = guess if full == word else guess.replace("%Y", "%y")
-            read = times(words, form)
+            forms += [form, YEAR_LAST.sub(r"%y\1\2\1%d", form)]
+    return [*dict.fromkeys(forms)]
+
+
+def _only(words: Any, forms: Sequence[str]) -> str:
+    """Return the format that reads most words; empty if another one reads as many differently.
+
+    One with a year of two digits in front counts only if days are from the whole of months.
+    """
+    found = []
+    for form in forms:
+        read = times(words, form)
+        days = read.dt.day
+        if not form.startswith("%y") or (days.min() <= 3 and days.max() >= 28):
             found.append((read.isna().sum(), form, read))
     best = min(found, default=(0, "", None), key=lambda one: one[0])
     is_clear = all(bad > best[0] or read.equals(best[2]) for bad, _, read in found)
@@ -141,8 +176,56 @@ def date_form(words: Any) -> str:
 def texts(series: Any) -> tuple[Integers, list[str]]:
     """Return the index of each value's text, (n,), -1 if missing, and the distinct texts."""
     of_arrow = str(series.dtype).startswith("dictionary")  # with values that no row has
+    codes, found = _distinct(series.astype(object) if of_arrow else series)
+    return codes, [WHITE.sub(" ", plain_text(value)) for value in found]
+
+
+def _distinct(series: Any) -> tuple[Integers, Any]:
+    """Return the index of each value, (n,), -1 if missing, and the distinct values."""
     try:
-        codes, found = pd.factorize(series.astype(object) if of_arrow else series)
+        codes, found = pd.factorize(series)
     except TypeError:  # lists and the like
         codes, found = pd.factorize(series.where(series.isna(), series.astype(str)))
-    return codes, [WHITE.sub(" ", plain_text(value)) for value in found]
+    return codes, found
+
+
+def joined_frames(X: Any, more: Any) -> Any:
+    """Return the rows of two data frames, or of one and an array, as one frame of pandas.
+
+    Words in `more` become the numbers or times that the columns of X hold; words in X become times
+    if all can and `more` holds times. A column of X without values takes the type of new ones.
+
+    Raises
+    ------
+    DataError
+        If columns are missing, or values cannot be read as numbers or times.
+    """
+    more = more if is_frame(more) else pd.DataFrame(more, columns=X.columns)
+    places = column_places(frame_names(X), frame_names(more), "X")
+    X, more, faults = X.copy(), more.iloc[:, places].set_axis(X.columns, axis=1), []
+    for name in X.columns:
+        series, kind = more[name], X[name].dtype.kind
+        if series.dtype.kind == "M" and kind not in "iufM":
+            found = _as_times(X[name], series.dt.tz)
+            X[name] = X[name] if (found.isna() & X[name].notna()).any() else found
+        elif kind in "iufM" and series.dtype.kind not in ("M" if kind == "M" else "iufb"):
+            if X[name].isna().all():
+                X[name] = None  # of any type
+                continue
+            more[name] = _as_times(series, X[name].dt.tz) if kind == "M" else numbers(series)
+            bad = (more[name].isna() & series.notna()).to_numpy(bool)
+            if bad.any():
+                row, what = int(bad.argmax()), "date" if kind == "M" else "number"
+                faults.append(unreadable(by_row(row, name), what, series.iloc[row]))
+    refuse(faults, "X")
+    levels = [name for name in X.columns if isinstance(X[name].dtype, pd.CategoricalDtype)]
+    return pd.concat([X, more], ignore_index=True).astype(dict.fromkeys(levels, "category"))
+
+
+def _as_times(series: Any, tz: Any) -> Any:
+    """Return words as times, with or without a zone; NaT where one is missing or ambiguous."""
+    words = series.astype(object)
+    if pd.api.types.is_numeric_dtype(series.dtype):
+        words = words.where(words.isna(), "")  # numbers are no times
+    found = times(words).dt
+    return found.tz_localize(None) if tz is None else found.tz_convert(tz)

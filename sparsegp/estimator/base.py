@@ -189,7 +189,6 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         return client, f"threads={params.n_threads(self.n_jobs)}" if client is None else client
 
     def _set_fitted(self, model: Model, classes: Labels, client: Any = None) -> Self:
-        """Set the attributes of a fitted estimator."""
         kernels = [*map(columns_of(model).text, model.kernels)]
         self.model_, self.client_ = model, client
         self.active_indices_, self.n_active_ = model.rows, len(model.rows)

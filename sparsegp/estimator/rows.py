@@ -100,7 +100,7 @@ def group_numbers(groups: Any, n: int) -> Integers:
     if found.shape != (n,):
         raise DataError(f"every row needs one group; X has {n} rows, groups {found.shape}")
     refuse_missing(found.tolist(), "X", "group")
-    known, numbers = np.unique(found.astype(np.str_), return_inverse=True)
+    known, numbers = np.unique([*map(str, found.tolist())], return_inverse=True)
     if len(known) < MIN_IDS:
         logger.warning("fewer than %d groups, too few to heed when rows are held out", MIN_IDS)
     return numbers

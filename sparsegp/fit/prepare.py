@@ -65,17 +65,22 @@ class Prepared:
         return self.train.weights is not None or self.summary.n < self.n_given
 
     @cached_property
-    def families(self) -> Integers | None:
-        """See `Table.families`; if all rows of a class have the same id, it does not join them."""
+    def families(self) -> Integers:
+        """Numbers, from 0, that are equal for rows to be held out together (n,).
+
+        See `Table.families`; if all rows of a class have the same id, it does not join them.
+        """
         families, origin = self.train.families, self.train.origin
-        if families is None or families is origin or not len(self.classes):
-            return families
-        of_classes = np.unique(np.column_stack([families, self.target]), axis=0)[:, 1]
-        has_one = np.bincount(of_classes, minlength=len(self.classes))[self.target] == 1
-        each = np.arange(len(families)) if self.train.rows is None else self.train.rows
-        if origin is not None:  # copies, and parts of a soft label, stay together
-            each = origin
-        return np.where(np.isin(each, each[has_one]), families.max() + 1 + each, families)
+        if families is None:
+            return np.arange(self.summary.n)
+        if families is not origin and len(self.classes):
+            of_classes = np.unique(np.column_stack([families, self.target]), axis=0)[:, 1]
+            has_one = np.bincount(of_classes, minlength=len(self.classes))[self.target] == 1
+            each = np.arange(len(families)) if self.train.rows is None else self.train.rows
+            if origin is not None:  # copies, and parts of a soft label, stay together
+                each = origin
+            families = np.where(np.isin(each, each[has_one]), families.max() + 1 + each, families)
+        return np.unique(families, return_inverse=True)[1]
 
     @property
     def scaled_variances(self) -> Doubles:
@@ -262,40 +267,44 @@ def choose_scaling(
 
 
 def choose_validation_rows(
-    target: Any,
-    settings: TrainSettings,
-    families: Integers | None = None,
-    keeps_scale: bool = False,
+    target: Any, settings: TrainSettings, families: Integers, keeps_scale: bool = False
 ) -> Booleans:
     """Draw the validation rows by a seeded permutation; return a mask (n,).
 
     Rows of a family are drawn together, since a copy of a training row, or another row of the same
-    id, says too little about new rows. So there may be fewer validation rows than requested.
+    id, says too little about new rows. They are at most half of the rows of any class. So there may
+    be fewer validation rows than requested.
 
     Parameters
     ----------
     target : array (n,)
         Class codes, or targets of a regression.
     settings : TrainSettings
-    families : Integers (n,), optional
-        See `Table.families`.
+    families : Integers (n,)
+        See `Prepared.families`.
     keeps_scale : bool
         See `TrainSettings.n_validation`.
     """
-    n = len(target)
+    n, sizes = len(target), np.bincount(families)
     wanted = settings.n_validation(n, keeps_scale, _largest_class(target))
     rng = np.random.default_rng([settings.seed, n])
-    family, sizes = _families(n, families)
-    chosen = np.zeros(len(sizes), dtype=bool)
+    chosen, are_single = np.zeros(len(sizes), dtype=bool), sizes.max() == 1
+    codes = np.zeros(n, np.int64) if is_regression_target(target) else target
+    rows, ends, room = (
+        np.argsort(families, kind="stable"),
+        np.cumsum(sizes),
+        np.bincount(codes) // 2,
+    )
     for one in rng.permutation(len(sizes)):
         if wanted == 0:
             break
-        if sizes[one] <= wanted:
+        taken = np.bincount(codes[rows[ends[one] - sizes[one] : ends[one]]], minlength=len(room))
+        if sizes[one] <= wanted and (are_single or (taken <= room).all()):
             chosen[one] = True
-            wanted -= sizes[one]
+            wanted, room = wanted - sizes[one], room - taken
     if wanted and not chosen.any():  # all families are larger
         chosen[sizes.argmin()] = True
-    return np.asarray(chosen[family])
+    return np.asarray(chosen[families])
 
 
 def choose_candidates(
@@ -333,9 +342,7 @@ def choose_candidates(
     return np.unique(np.concatenate(chosen))
 
 
-def choose_folds(
-    target: Any, settings: TrainSettings, families: Integers | None = None
-) -> Integers:
+def choose_folds(target: Any, settings: TrainSettings, families: Integers) -> Integers:
     """Return the cross-validation fold of each row, (n,); empty where it is not needed.
 
     It is needed if there are too few rows for validation rows, or too few of rare classes. Folds
@@ -346,19 +353,18 @@ def choose_folds(
     target : Integers (n,)
         Class codes.
     settings : TrainSettings
-    families : Integers (n,), optional
-        See `Table.families`.
+    families : Integers (n,)
+        See `Prepared.families`.
     """
     n = len(target)
     has_rows = settings.n_validation(n, n_largest=_largest_class(target))
     if not settings.keeps_validation_rows or has_rows:
         return np.empty(0, dtype=np.int64)
-    family, sizes = _families(n, families)
-    first = np.unique(family, return_index=True)[1]
-    permuted = np.random.default_rng([settings.seed, n]).permutation(len(sizes))
-    folds = np.empty(len(sizes), dtype=np.int64)
+    first = np.unique(families, return_index=True)[1]
+    permuted = np.random.default_rng([settings.seed, n]).permutation(len(first))
+    folds = np.empty(len(first), dtype=np.int64)
     folds[permuted] = stratified_folds(target[first[permuted]], N_FOLDS)
-    return np.asarray(folds[family])
+    return np.asarray(folds[families])
 
 
 def stratified_folds(target: Any, n_folds: int) -> Integers:
@@ -381,11 +387,3 @@ def rank_in_class(codes: Integers) -> Integers:
     ordered, rank = codes[by_class], np.empty_like(by_class)
     rank[by_class] = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
     return rank
-
-
-def _families(n: int, families: Integers | None) -> tuple[Integers, Integers]:
-    """Return the number of the family of each row (n,), from 0, and the sizes of all families."""
-    if families is None:
-        return np.arange(n), np.ones(n, dtype=np.int64)
-    _, family, sizes = np.unique(families, return_inverse=True, return_counts=True)
-    return family, sizes

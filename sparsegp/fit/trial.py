@@ -120,8 +120,10 @@ def draw_sample(
             f"one out, found {n}; choose it yourself by `kernel`"
         )
     family = np.arange(n)
-    if (families := data.families) is not None:
-        order, family = _together(order, families)
+    if data.train.families is not None:  # of which rows stay together, where the first of them is
+        _, first, inverse = np.unique(data.families[order], return_index=True, return_inverse=True)
+        place = np.argsort(first[inverse], kind="stable")
+        order, family = order[place], np.unique(first[inverse][place], return_inverse=True)[1]
     if n >= MIN_ROWS_FOR_HELD_OUT:
         last = slice(-min(n, most), None)
         order, family = order[last], family[last]
@@ -133,14 +135,6 @@ def draw_sample(
     groups = None if data.train.encoding is None else data.train.encoding.shared
     known = data.target[order], len(data.classes), family
     return Sample(rows, *known, parts, scalings, weights, groups)
-
-
-def _together(order: Integers, families: Integers) -> tuple[Integers, Integers]:
-    """Reorder rows so that those of one family are adjacent; also return ascending numbers."""
-    _, first, inverse = np.unique(families[order], return_index=True, return_inverse=True)
-    place = np.argsort(first[inverse], kind="stable")
-    _, family = np.unique(first[inverse][place], return_inverse=True)
-    return order[place], family
 
 
 def stratified_order(target: Any, seed: int) -> Integers:

@@ -250,6 +250,7 @@ CODED = pd.ArrowDtype(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))
         (["1", "2.5", None], "number", ["", " missing"]),
         (pd.Categorical([1, 2, 3]), None, ["=1", "=2", "=3"]),
         ([1.0, 2.0, 3.0], "category", ["=1", "=2", "=3"]),
+        ([datetime.time(7), datetime.time(8, 0, 1, 5)], None, [": time", ": hour (sin)"]),
         (DAYS[:3].date, None, [": time", ": day of week (sin)", ": day of week (cos)"]),
         (["2020-01-01", "2021-01-01T12:00+06:00"], "date", [": time", ": hour (sin)"]),
         (
@@ -288,7 +289,7 @@ def test_what_columns_hold(values, kind, names):
         ([*map(str, range(30)), "?"], None, r"row 30, column 'a': '\?' is not a number"),
         ([7, 7, 7], None, "columns that vary; those of T have one value, or none: a"),
         (pd.period_range("2020", periods=3, freq="D"), None, "Period: convert it by dt.to_t"),
-        ([datetime.time(7), datetime.time(8)], None, "is of type time: convert it to hours"),
+        ([datetime.time(7), datetime.time(8), "x"], "date", "row 2, .*'x' is not a date"),
         ([None] * 3, None, r"none: a \(no value\)"),
         ([pd.NA] * 3, None, r"none: a \(no value\)"),
         (pd.array([None] * 3, "str"), None, r"none: a \(no value\)"),
@@ -345,6 +346,30 @@ def test_new_dates_have_time_zones_where_those_of_training_had(plain, zoned):
         again = Encoding.from_json(encoding.to_json())
         for same in (learnt, *utc, *([{"t": each} for each in ZONED] if other is local else [])):
             assert len(again.apply(pd.DataFrame(same), "T")) == len(HOURS)
+
+
+CLOCKS = [
+    *(HOURS.dt.strftime(form) for form in ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f")),
+    *(HOURS.dt.time, HOURS.astype("timestamp[us][pyarrow]").dt.time),
+]
+
+
+@pytest.mark.parametrize("clock", CLOCKS, ids=["text", "seconds", "fractions", "time", "arrow"])
+@pytest.mark.parametrize(
+    "full", [HOURS, HOURS.astype(str), HOURS.dt.date], ids=["dt", "str", "day"]
+)
+def test_new_times_have_days_where_those_of_training_had(full, clock):
+    full, clock, others = ({"t": each} for each in (full, clock, CLOCKS[1]))
+    for learnt, other, message in (
+        (full, clock, "'t': dates have no day beside the time, and .* have one"),
+        (clock, full, "'t': dates have a day beside the time, and .* have none"),
+    ):
+        encoding = Encoding.learn(pd.DataFrame(learnt), "T")
+        with pytest.raises(DataError, match=message):
+            encoding.apply(pd.DataFrame(other), "T")
+        again = Encoding.from_json(encoding.to_json()).apply(pd.DataFrame(learnt), "T")
+        np.testing.assert_array_equal(again, encoding.apply(pd.DataFrame(learnt), "T"))
+    np.testing.assert_array_equal(encoding.apply(pd.DataFrame(others), "T"), again)
 
 
 def test_dates_with_and_without_time_zones_fit_all():
@@ -478,3 +503,25 @@ def test_unknown_values_in_parquet_files_are_counted(tmp_path, caplog):
     said = invoke("evaluate", run, tmp_path / "new.parquet").stderr
     assert said.count("unknown values in 'city' (3 rows, such as 'Jena') are treated as") == 1
     assert said.count("which are filled in: x in 70 rows") == 1
+
+
+def test_markers_of_missing_values_in_parquet_files(tmp_path):
+    hours = pd.date_range("2024-01-01", periods=120, freq="33min").strftime("%H:%M")
+    frame = pd.DataFrame({"at": hours, "n": np.arange(120) % 7})
+    frame.loc[1, "at"] = "unknown"
+    frame.assign(y=[*"ab"] * 60).to_parquet(tmp_path / "a.parquet", row_group_size=50)
+    with pytest.raises(DataError, match="row 1, column 'at': 'unknown' is not a time of day"):
+        open_dataset(tmp_path / "a.parquet").train.learnt()
+    table = open_dataset(tmp_path / "a.parquet", missing=["unknown"]).train.learnt()
+    assert table.encoding.columns[0].missing == 1 / 120
+    again = open_dataset(tmp_path / "a.parquet", known_missing=table.missing).train
+    np.testing.assert_array_equal(again.encoded(table.encoding).X, table.X)
+
+
+def test_ids_in_parquet_files_that_hold_several_values(tmp_path):
+    frame = pd.DataFrame({"x": np.arange(60) % 7, "who": [[n % 9] for n in range(60)]})
+    frame.assign(y=[*"ab"] * 30).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"ids must be integers or strings.*'who'.* in row 0"):
+        open_dataset(tmp_path / "a.parquet", id_column="who")
+    with pytest.raises(DataError, match=r"column 'who': array\(\[0\]\) is not a date"):
+        open_dataset(tmp_path / "a.parquet", kinds={"who": "date"}).train.learnt()

@@ -1,5 +1,6 @@
 """Numbers with a currency, a percent sign or a unit, and with marks between thousands, in words."""
 
+import json
 import math
 
 import numpy as np
@@ -201,6 +202,39 @@ def test_new_files_have_decimal_marks_of_their_own(tmp_path):
         for name, more in options.items()
     ]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("trained", ["points", "commas"])
+def test_test_files_have_decimal_marks_of_their_own_too(trained, tmp_path):
+    """Other columns prove them; 1.234 kg are no ton."""
+    weight, rate = np.linspace(1.001, 9.5, 60).round(3), np.linspace(0.25, 0.99, 60).round(2)
+    frame = pd.DataFrame({"w": [f"{w:.3f} kg" for w in weight], "r": rate.astype(str)})
+    frame.loc[59, "w"] = "9.5 kg"
+    for name, mark in (("points", "."), ("commas", ",")):
+        words = frame.map(lambda word, mark=mark: word.replace(".", mark))
+        some = slice(None) if name == trained else slice(10)
+        words.assign(y=np.where(weight > 1.5, "heavy", "light"))[some].to_csv(
+            tmp_path / f"{name}.csv", index=False, sep=";" if mark == "," else ","
+        )
+    new = tmp_path / f"{'commas' if trained == 'points' else 'points'}.csv"
+    how = ("--n-active", 30, "--kernel", "10*rbf", "--out", tmp_path / "run", "--test", new)
+    report = json.loads(invoke("train", tmp_path / f"{trained}.csv", *how, "--json").stdout)
+    again = json.loads(invoke("evaluate", tmp_path / "run", new, "--json").stdout)
+    assert report["error"] == again["error"] == 0.0
+
+
+def test_points_that_may_separate_thousands_in_new_files(tmp_path, caplog):
+    sold = np.arange(60) * 37
+    frame = pd.DataFrame({"sold": sold, "y": np.where(sold > 1000, "hi", "lo")})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    words = [f"{n:,}".replace(",", ".") for n in sold]
+    frame.assign(sold=words).to_csv(tmp_path / "b.csv", index=False, sep=";")
+    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", tmp_path / "run")
+    invoke("train", tmp_path / "a.csv", *how, "--test", tmp_path / "b.csv")
+    said = "points in the column sold may separate thousands"
+    assert said in caplog.text
+    assert said in invoke("evaluate", tmp_path / "run", tmp_path / "b.csv").stderr
+    assert said in invoke("predict", tmp_path / "run", tmp_path / "b.csv", "--out", "-").stderr
 
 
 @pytest.mark.parametrize("kind", [None, "number", "category"])

@@ -196,8 +196,32 @@ def test_times_of_day_are_on_a_circle_too(form, read):
         hours.hour + hours.minute / 60,
         atol=1e-6,
     )
-    with pytest.raises(DataError, match="'2020-01-01 10:00' is not a date in the form of the"):
-        read("at,y\n2020-01-01 10:00,0\n2020-01-01 11:00,1\n").encoded_for(table).X.compute()
+    with pytest.raises(DataError, match="'25:00' is not a time of day, such as 14:35, as others"):
+        read("at,y\n25:00,0\n11:00,1\n").encoded_for(table).X.compute()
+
+
+def test_columns_that_are_read_as_times_of_day_are_named(read, caplog):
+    """They could be durations; the first word need not be a time."""
+    rows = [f"{1 + n % 9}:{10 + n % 50},{n % 2}" for n in range(60)]
+    text = "\n".join(["song,y", *rows])
+    read(text).learnt()
+    assert "columns that are read as times of day: song; convert durations to" in caplog.text
+    for where, long in ((0, "closed"), (60, "27:10")):
+        rows.insert(where, f"{long},1")
+        with pytest.raises(DataError, match=f"line {where + 2} .*'{long}' is not a time of day"):
+            read("\n".join(["song,y", *rows])).learnt()
+        rows.pop(where)
+
+
+@pytest.mark.parametrize("mark", ["-", ".", "/"])
+def test_years_of_two_digits_may_be_in_front(mark, read):
+    """They are told by the days, which are then from the middle of months alone."""
+    days = pd.Series(pd.date_range("2012-01-01", "2024-12-20", periods=200))
+    table = pd.DataFrame({"t": days.dt.strftime(f"%d{mark}%m{mark}%y"), "y": [*"ab"] * 100})
+    assert columns(read(table))["t"].form == f"%d{mark}%m{mark}%y"
+    table["t"] = days.dt.strftime(f"%y{mark}%m{mark}%d")
+    with pytest.raises(DataError, match=r"'12.01.01' and .* like dates that can be read in more"):
+        read(table).learnt()
 
 
 @pytest.mark.parametrize(
@@ -239,7 +263,9 @@ FEW_NAMES = {
     "numbers with words behind them: write plain": lambda n: (
         f"{n}.5 {'n.d.' if n == 7 else 'mol/L'}"
     ),
-    "most others have digits and few rows: if they are numbers or dates": lambda n: f"{n}' {n % 9}",
+    "most others begin with digits and have few rows: if they are numbers or dates": lambda n: (
+        f"{n}' {n % 9}"
+    ),
 }
 
 
@@ -478,7 +504,8 @@ def test_all_bad_columns_are_told_at_once(read):
     assert found["a"].tolist()[59:61] == ["59", "abc"]
     assert np.isnan(found["c"][7])
     days = "".join(f"2020-01-{1 + n % 28:02d},{n}\n" for n in range(99))
-    for text, day in ((days, "2020-01-32"), (days.replace("2020-01-", "01.01."), "32.01.20")):
+    of_january = re.sub(r"2020-01-(\d\d)", r"\1.01.20", days)
+    for text, day in ((days, "2020-01-32"), (of_january, "32.01.20")):
         with pytest.raises(DataError, match=rf"line 100 .*'{day}' is not a date"):
             read(f"{text}{day},0\n").learnt()
     mixed = "".join(f"{n % 5 or 'low'},{n}\n" for n in range(100))

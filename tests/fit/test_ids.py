@@ -11,6 +11,7 @@ from sparsegp.fit.prepare import prepare
 from sparsegp.fit.trial import draw_sample
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
+from tests.processes import invoke
 
 
 def readings(n_ids, each, seed=0):
@@ -108,6 +109,26 @@ def test_an_id_that_has_all_rows_of_a_class_does_not_join_them(table):
     assert sorted(sizes.tolist()) == [1] * 3 + [3] * 39
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("n_ids", "each", "of_class"), [(20, 300, 2), (200, 30, 40)])
+def test_most_rows_of_each_class_are_fitted(n_ids, each, of_class, seed, table):
+    """A class may have two ids; or all small ones, beside one with most rows of the other class."""
+    frame = readings(n_ids, each, seed)
+    frame["y"] = frame["patient"].str[1:].astype(int) // of_class
+    if of_class > 2:
+        frame["y"] = (frame["y"] > 0).astype(int) ^ 1
+        frame.loc[frame["y"] == 0, "patient"] = "p40"
+        frame.loc[frame["y"].idxmax(), "y"] = 0  # so that no class has an id of its own
+    settings = TrainSettings.given(n_active=20, kernel="10*rbf", seed=seed)
+    with (
+        open_runtime("threads=1") as runtime,
+        Training(table(frame), settings, runtime=runtime) as r,
+    ):
+        held = np.bincount(r.data.target[r.validation], minlength=len(r.data.classes))
+        assert held.any()
+        assert (2 * held <= np.bincount(r.data.target)).all()
+
+
 NEW = readings(200, 1, seed=1)
 
 
@@ -137,3 +158,16 @@ def test_probabilities_are_for_new_ids(table):
         nlpp[together] = nlpp_of_new(model)
     assert nlpp[True] < 0.75
     assert nlpp[False] > 0.9
+
+
+def test_files_without_the_ids_of_the_training_rows(tmp_path):
+    """Rows are held out one by one then, which a warning says."""
+    frame = pd.DataFrame({"x": np.arange(90) % 7, "who": np.arange(90) // 3, "y": [*"aab"] * 30})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.drop(columns="who").to_csv(tmp_path / "b.csv", index=False)
+    how = ("--id-column", "who", "--n-active", 20, "--kernel", "10*rbf")
+    invoke("train", tmp_path / "a.csv", "--out", tmp_path / "run", *how)
+    for old, is_told in (("a", False), ("b", True)):
+        out = ("--old", tmp_path / f"{old}.csv", "--out", tmp_path / old)
+        said = invoke("update", tmp_path / "run", tmp_path / "a.csv", *out).stderr
+        assert ("b.csv has no column 'who' of ids: each of its rows" in said) == is_told

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsegp.data.column import KINDS
 from sparsegp.data.frames import UNNAMED, Frame, Where, by_row, column_places, listed
+from sparsegp.data.labels import refuse_several
 from sparsegp.data.table import Table, table_from_frame
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import pairs_in, plural, words_in
@@ -44,7 +46,7 @@ class Columns:
     delimiter, decimal, encoding : str, optional
         Of a text file.
     missing : sequence of str, or str
-        Additional markers of missing values in a text file.
+        Additional markers of missing values in a text or parquet file.
     """
 
     label_column: str | int | None = None
@@ -136,6 +138,7 @@ class Places(NamedTuple):
     label: int | None
     id: int | None
     kinds: dict[str, str]  # of inputs by name, as far as they are given or known
+    names: Sequence[str]  # of all columns; their numbers, if not `named`
     named: bool  # whether the columns of the file have names
 
     @property
@@ -166,10 +169,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     DataError
         If columns are missing.
     """
-
-    def place(column: str | int, role: str) -> int:
-        return _place(column, names, source, named, role)
-
+    place = partial(_place, names, named, source)
     known = columns.known_id if named and columns.known_id in names else None
     asked = columns.id_column or known
     ids = None if asked is None else place(asked, "id column")
@@ -199,7 +199,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     kinds = {name: known_kinds[name] for name in called if name in known_kinds}
     given = {place(each, "column"): kind for each, kind in columns.kinds.items()}
     kinds.update((found[each], kind) for each, kind in given.items() if each in found)
-    return Places(found, label if columns.labels else None, ids, kinds, named)
+    return Places(found, label if columns.labels else None, ids, kinds, names, named)
 
 
 def _label(columns: Columns, names: Sequence[str], rest: Sequence[int], named: bool) -> int | None:
@@ -215,7 +215,7 @@ def _label(columns: Columns, names: Sequence[str], rest: Sequence[int], named: b
     return others[0] if len(others) == 1 else None
 
 
-def _place(wanted: str | int, names: Sequence[str], source: str, named: bool, role: str) -> int:
+def _place(names: Sequence[str], named: bool, source: str, wanted: str | int, role: str) -> int:
     """Return the index of a column that is given by name or number."""
     width = len(names)
     if named and wanted in names:
@@ -236,9 +236,7 @@ def _place(wanted: str | int, names: Sequence[str], source: str, named: bool, ro
     return place % width
 
 
-def table_of(
-    frame: Frame, beside: Mapping[str, Any], names: Sequence[str], places: Places, source: str
-) -> Table:
+def table_of(frame: Frame, beside: Mapping[str, Any], places: Places, source: str) -> Table:
     """Create a table from a frame, which is encoded later.
 
     Parameters
@@ -247,13 +245,12 @@ def table_of(
         Inputs.
     beside : mapping
         Labels and ids, by column name.
-    names : sequence of str
-        Column names of the file; their numbers, if they have none.
     places : Places
     source : str
         For messages.
     """
-    label, ids = (None if each is None else names[each] for each in (places.label, places.id))
+    each = (places.label, places.id)
+    label, ids = (None if place is None else places.names[place] for place in each)
     y = None if label is None else beside[label]
     table = table_from_frame(replace(frame, of_file=True), y, source, places.kinds, label)
     if ids is not None:
@@ -262,13 +259,18 @@ def table_of(
 
 
 def _ids(values: Any, name: str, source: str) -> Labels:
-    """Return ids (n,): numbers unchanged, others as text, so that they can be written."""
+    """Return ids (n,): numbers unchanged, others as text, so that they can be written.
+
+    Raises
+    ------
+    DataError
+        If one is missing, or they are neither numbers nor text.
+    """
     ids = np.asarray(values)
     if ids.dtype.kind in "biuU":
         return ids
-    import pandas as pd  # noqa: PLC0415 - slow to import
-
-    require_each(pd.isna(ids), name, "id", by_row, source)
+    require_each(values.isna().to_numpy(bool), name, "id", by_row, source)
+    refuse_several(ids.tolist(), f"column {quoted(name)} of {source}", "id")
     return ids if ids.dtype.kind == "f" else ids.astype(str)
 
 

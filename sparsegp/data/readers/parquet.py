@@ -1,7 +1,8 @@
 """Reader of Parquet files, whose rows are read lazily."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from sparsegp.data.frames import Frame, require_distinct
@@ -28,9 +29,11 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
         empty = _pandas(schema.empty_table().select(features))
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     part: Any = delayed(_frame, pure=True)
-    parts = [part(name, features, group) for group, size in enumerate(sizes) if size]
+    groups = [group for group, size in enumerate(sizes) if size]
+    parts = [part(name, features, group, columns.markers) for group in groups]
     frame = Frame(empty, parts, [*filter(None, sizes)])
-    return Dataset(table_of(frame, beside, names, places, name))
+    table = table_of(frame, beside, places, name)
+    return Dataset(replace(table, missing=columns.markers))
 
 
 def _index_columns(schema: Any) -> list[str]:
@@ -55,10 +58,11 @@ def _pandas(table: Any) -> Any:
     return table.to_pandas(types_mapper=dtype, ignore_metadata=True)
 
 
-def _frame(name: str, columns: list[str], group: int) -> Any:
-    """Read one row group as a data frame."""
+def _frame(name: str, columns: list[str], group: int, markers: Sequence[str]) -> Any:
+    """Read one row group as a data frame, in which markers are missing values."""
     with _parquet(name) as file:
-        return _pandas(file.read_row_group(group, columns=columns))
+        found = _pandas(file.read_row_group(group, columns=columns))
+    return found.mask(found.isin(markers)) if markers else found
 
 
 @contextmanager

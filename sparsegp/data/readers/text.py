@@ -47,6 +47,8 @@ LIKE_DATES = 0.9
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(,\d{3})+)(?![\d.,])")
 """Patterns of a number with a decimal comma, and of one with commas between thousands in a text."""
+POINT = re.compile(r"[+-]?(0?\.\d+|\d+\.(\d{0,2}|\d{4,})|\d{4,}\.\d*)")
+"""Pattern of a number with a point that does not separate thousands."""
 SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
 CODE, SEVERAL = re.compile(r"0\d+"), 5
 """Patterns of small numbers, and of those with a zero in front; and how many of the latter make a
@@ -67,23 +69,23 @@ def read_text(name: str, columns: Columns) -> Dataset:
     places = places_of(columns, names, name, layout.header is not None)
     text = Text(name, columns, layout, places)
     values, others = text.values()
-    if columns.names is None and not any(columns.before):
+    if not any(columns.before):
         text.warn_of_marks_and_zeros(values)
     for place, each in places.inputs.items() if columns.names is None else ():
         how = f"input {shlex.quote(each)}; give it as `id_column`, or `drop` it"
         if each not in places.kinds and numbers_rows(values[place], each, place):
-            logger.warning("%s numbers its rows in the %s", name, how)
+            logger.warning("%s numbers its rows in the %s", text.called, how)
         elif values[place].dtype.kind in "iu" and values[place].abs().max() > EXACT:
-            logger.warning("%s has numbers with more digits than count in the %s", name, how)
+            logger.warning("%s has numbers with more digits than count in the %s", text.called, how)
         elif each not in places.kinds and look_like_dates(values[place]):
             said = "%s has numbers like 20241231 in the input %s; if they are dates, give %s"
-            logger.warning(said, name, shlex.quote(each), given_as(each, "date"))
+            logger.warning(said, text.called, shlex.quote(each), given_as(each, "date"))
     frame = Frame.of(values[[*places.inputs]].rename(columns=places.inputs), name)
     beside = {
         names[place]: text.labels(place, texts, place == places.id)
         for place, texts in others.items()
     }
-    table = table_of(replace(frame, where=text.where), beside, names, places, name)
+    table = table_of(replace(frame, where=text.where), beside, places, name)
     return Dataset(replace(table, missing=columns.markers))
 
 
@@ -186,32 +188,46 @@ class Text:
         marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
         thousands = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(decimal)}\d{{3}})+")
         mark = {".": "points", ",": "commas"}[decimal]
-        has_other = decimal == "." and self.has_decimal_commas
         for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words = [row[place].strip() for _, row in rows if len(row) > place]
             words = [word for word in words if word not in marks]
             name, named = names[place], shlex.quote(names[place])
             grouped = [word for word in words if thousands.fullmatch(word)]
             n_small = sum(map(bool, map(SMALL.fullmatch, words))) if len(grouped) > 1 else 0
-            if (n_small or has_other) and len(grouped) > 1 and n_small + len(grouped) == len(words):
+            may_be = len(grouped) > 1 and n_small + len(grouped) == len(words)
+            if may_be and (n_small or (decimal == "." and "," in self.decimal_marks)):
                 said = "%s: %s in the column %s may separate thousands; if so, remove them"
-                logger.warning(said, self.name, mark, named)
+                logger.warning(said, self.called, mark, named)
             is_known = place == places.label or places.inputs[place] in places.kinds
+            is_known |= self.columns.names is not None  # by a model
             are_whole = not is_known and all(map(str.isdecimal, words))
             if are_whole and sum(map(bool, map(CODE.fullmatch, words))) >= SEVERAL:
                 said = "%s has zeros in front of numbers in the input %s; for codes give %s"
-                logger.warning(said, self.name, named, given_as(name, "category"))
+                logger.warning(said, self.called, named, given_as(name, "category"))
+
+    @property
+    def called(self) -> str:
+        """Name of the file in warnings."""
+        return self.columns.called or self.name
+
+    @property
+    def has_points(self) -> bool:
+        """Whether numbers have decimal points, and none a comma."""
+        return "." in self.decimal_marks and "," not in self.decimal_marks
 
     @cached_property
-    def has_decimal_commas(self) -> bool:
-        """Whether numbers of a column have decimal commas, as far as the first rows tell."""
+    def decimal_marks(self) -> set[str]:
+        """Decimal marks that are given, or proven by all numbers of a column in the first rows."""
         rows = [row for _, row in islice(self._rows(), COMPARED)]
+        found = {self.columns.decimal or ""}
         for place in range(self.layout.width):
             words = {row[place].strip() for row in rows if len(row) > place}
             words -= {*MISSING, *self.columns.markers}
-            if any("," in word for word in words) and "#,#" in form_of([*words], asked=True):
-                return True
-        return False
+            form = form_of([*words], asked=True)
+            found |= {mark for mark in ".," if f"#{mark}#" in form}
+            if all(map(number(".").fullmatch, words)) and any(map(POINT.fullmatch, words)):
+                found.add(".")
+        return found
 
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
@@ -236,8 +252,8 @@ class Text:
         if not is_text and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
-        if decimal == "," and "#.#" in form:  # of training rows, which had points
-            words = [word and swapped(word) for word in words]
+        if (decimal == "," and "#.#" in form) or ("#,#" in form and self.has_points):
+            words = [word and swapped(word) for word in words]  # training rows had other marks
         if not form and kind in {"", UNTYPED, *NUMBERS}:
             form = form_of([*filter(None, words)], asked=kind in NUMBERS)
         if decimal == "," and not form:
@@ -253,10 +269,10 @@ class Text:
         pointed = [word and THOUSANDS.sub(r"\1.", word) for word in words]
         if pointed == words or form_of([*filter(None, words)], asked):
             return words
-        if not form_of([*filter(None, pointed)], asked) or self.has_decimal_commas:
+        if not form_of([*filter(None, pointed)], asked) or "," in self.decimal_marks:
             return words
         said = "%s: commas in the column %s are read as separators of thousands"
-        logger.warning(said, self.name, self.layout.names[place])
+        logger.warning(said, self.called, self.layout.names[place])
         bare = [word and word.replace(MINUS, "-").replace(",", "") for word in words]
         return bare if all(map(number(".").fullmatch, filter(None, bare))) else pointed
 
@@ -329,9 +345,7 @@ class Text:
 
     def labels(self, place: int, texts: Any, is_id: bool) -> Any:
         """Return labels, of one type, or ids as strings; raise a `DataError` if one is missing."""
-        import pandas as pd  # noqa: PLC0415 - slow to import
-
-        codes, found = pd.factorize(texts.astype(str).str.strip())
+        codes, found = texts.astype(str).str.strip().factorize()
         marks = [*(MISSING - DASHES), *self.columns.markers]  # "-" is a class next to "+"
         gaps = np.isin(codes, np.flatnonzero(found.isin(marks)))
         role = "id" if is_id else "label"
