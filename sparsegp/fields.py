@@ -135,13 +135,7 @@ def declared(owner: type) -> Mapping[str, Setting]:
 
 @dataclass(frozen=True)
 class Checked:
-    """A dataclass whose values are checked individually, and converted to their declared types.
-
-    Raises
-    ------
-    SettingsError
-        If a value is not of the declared type, or out of range.
-    """
+    """A dataclass whose values are checked individually, and converted to their declared types."""
 
     def __post_init__(self) -> None:
         for each in declared(type(self)).values():

@@ -21,13 +21,9 @@ class StopRequest:
     Nested ones share their requests. Signals are caught in the main thread only; in other threads
     `requested` is that of the main thread's request, if any.
 
-    Parameters
-    ----------
-    at_once : str
-        If given, the first signal already raises `StoppedAtOnce` with this text, as there is no
-        state to save. During an import, which may swallow exceptions, the process exits instead.
-    code : int
-        Exit code for this.
+    With a text `at_once` the first signal already raises `StoppedAtOnce` with this text, as there
+    is no state to save. During an import, which may swallow exceptions, the process exits instead,
+    with `code`.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)

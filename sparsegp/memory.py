@@ -108,11 +108,6 @@ def rows_of_block(n: int, n_workers: int, tiles: int, wanted: int | None = None)
     return -(-wanted // (tiles * TILE)) * tiles * TILE
 
 
-def round_up_to_tiles(n: int) -> int:
-    """Return n rounded up to whole tiles."""
-    return -(-n // TILE) * TILE
-
-
 def estimate(shape: Shape) -> dict[str, Any]:
     """Estimate memory and work of a run, as plain JSON values.
 
@@ -151,8 +146,9 @@ class _Layout:
         self.columns, self.slots = (1, 1) if pairs else (self.kernels, settings.order.slots)
         # bytes of (d, d) doubles; with pairs (d / K, d / K), and half more as classes differ
         self.square = DOUBLE * (min(d**2, int(1.5 * (d / self.kernels) ** 2)) if pairs else d**2)
+        # training and test rows, rounded up to whole tiles
+        self.whole, self.test = (-(-rows // TILE) * TILE for rows in (n, shape.n_test))
         # first and last inclusion of each stage, training rows held during it
-        self.whole, self.test = round_up_to_tiles(n), round_up_to_tiles(shape.n_test)
         self.steps, bound = [(0, d, self.whole)], settings.bound(n, d, self.kernels)
         if bound is not None:
             partly = -(-n // (GROUP * TILE)) * NARROW  # allowance for partly filled tiles

@@ -45,24 +45,13 @@ class Progress:
 class Recorded(Progress):
     """A progress that forwards to another one, and records how far the run is.
 
-    Parameters
-    ----------
-    progress : Progress
-    record : callable, optional
-        Receives `known` at each update.
-
-    Attributes
-    ----------
-    known : dict
-        `stage`, `done`, `total`, `unit`, `figures` and `time` (seconds since 1970, from the first
-        update on); empty before the first stage.
+    `known` has `stage`, `done`, `total`, `unit`, `figures` and `time` (seconds since 1970, from the
+    first update on); it is empty before the first stage. `record` receives it at each update.
     """
 
-    def __init__(
-        self, progress: Progress, record: Callable[[Mapping[str, Any]], None] = lambda known: None
-    ) -> None:
-        self._progress, self.record = progress, record
-        self.known: dict[str, Any] = {}
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self.known = progress, dict[str, Any]()
+        self.record: Callable[[Mapping[str, Any]], None] = lambda known: None
 
     @property
     def extent(self) -> str:

@@ -110,7 +110,6 @@ def _fields(kind: Any) -> Iterator[tuple[str, Any, bool, bool]]:
 
 
 def _saved(kind: Any, name: str, value: Any) -> dict[str, NDArray[Any]]:
-    """Return the arrays for one value of type `kind`."""
     element = _element(kind)
     if _is_state(kind):
         return {f"{name}.{below}": array for below, array in to_arrays(value).items()}

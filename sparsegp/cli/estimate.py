@@ -35,7 +35,7 @@ to find out whether there is a search for the kernel; and of parts of the memory
 @shared.threads
 @shared.workers
 @shared.cluster
-@click.option("--block-rows", type=int, metavar="N", help="Rows per block.")
+@shared.number("--block-rows", "Rows per block.")
 @click.option("--scratch", is_flag=True, help="Keep inputs and stub matrices in files.")
 @shared.first_columns
 @shared.as_json
@@ -145,14 +145,15 @@ def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     from sparsegp.runtime.clusters import read_cluster_file
     from sparsegp.runtime.threads import usable_cpus
 
-    where = shared.place(options).get("runtime", f"threads={usable_cpus()}")
+    shared.place(options)  # raises if several places are given
     if options["cluster"] is not None:
-        file = read_cluster_file(Path(where))
+        file = read_cluster_file(Path(options["cluster"]))
         return {"n_workers": file["workers"]}, not str(file.get("class")).endswith("LocalCluster")
-    name, _, number = where.partition("=")
-    if int(number) < 1:
+    named = shared.given(options, ("threads", "workers")) or {"threads": usable_cpus()}
+    ((name, number),) = named.items()
+    if number < 1:
         raise SettingsError(f"the number of {name} must be at least 1, got {number}")
-    return {f"n_{name}": int(number)}, False
+    return {f"n_{name}": number}, False
 
 
 def largest(parts: dict[str, int]) -> str:

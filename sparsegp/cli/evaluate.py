@@ -12,11 +12,14 @@ from sparsegp.errors import SettingsError
 if TYPE_CHECKING:
     from sparsegp.model import Model
 
+OF_TWO = ("positive", "threshold")
+"""Options for two classes."""
+
 
 @click.command()
 @click.argument("run")
 @click.argument("data")
-@shared.label_set
+@shared.sets
 @shared.text("--positive", "LABEL", "Positive class, of two.  [the last]")
 @shared.number("--threshold", "Smallest probability at which it is predicted.  [0.5]", float)
 @shared.text(
@@ -51,10 +54,9 @@ def evaluate(run: str, data: str, quiet: bool, as_json: bool, **options: Any) ->
         evaluation, unseen, logs, codes = score(model, rows, progress)
     two, sets, pictures = None, {}, list[str]()
     if len(model.classes) == 2:
-        usual: dict[str, Any] = {"positive": str(model.classes.tolist()[-1]), "threshold": 0.5}
-        wanted = usual | shared.given(options, usual)
-        two = evaluate_two_classes(logs, codes, model.classes, **wanted, weights=rows.weights)
-    if (coverage := options["coverage"]) is not None:
+        wanted = shared.given(options, OF_TWO)
+        two = evaluate_two_classes(logs, codes, model.classes, rows.weights, **wanted)
+    if (coverage := options["set"]) is not None:
         sets = facts.sizes_and_coverage(model, logs, codes, coverage, rows.weights)
     lines = pairs({"data": rows.source, **facts.figures(evaluation, two, sets)})
     judged = evaluation if isinstance(evaluation, Evaluation) else None
@@ -73,12 +75,11 @@ def evaluate(run: str, data: str, quiet: bool, as_json: bool, **options: Any) ->
 
 def require_fitting(model: "Model", options: dict[str, Any]) -> None:
     """Raise a SettingsError if options do not suit the model or each other."""
-    two, plots = shared.given(options, ("positive", "threshold")), options["plots"] is not None
-    sets = options["coverage"] is not None
+    two, sets = shared.given(options, OF_TWO), shared.given(options, ("set",))
     if (two and len(model.classes) != 2) or (sets and model.is_regression):
-        name, few = shared.in_words(two or ["set"]), " of two classes" if two else ""
+        name, few = shared.in_words(two or sets), " of two classes" if two else ""
         raise SettingsError(f"{name} is for classifiers{few}; leave it out")
-    if plots and model.is_regression and model.relevances is None:
+    if options["plots"] is not None and model.is_regression and model.relevances is None:
         raise SettingsError(
             "--plots draws classifiers, and relevances of kernels such as ard, which this "
             "regression does not have; leave it out"

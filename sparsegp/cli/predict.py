@@ -34,7 +34,7 @@ from sparsegp.progress import watched
     help="Add the novelty of each row, from 0 to 1: its rank among validation rows.",
 )
 @shared.number("--reject-novel", "Mark rows whose novelty is X or more.", float)
-@shared.label_set
+@shared.sets
 @click.option("--overwrite", "--force", is_flag=True, help="Replace FILE if it exists.")
 @shared.columns
 @shared.quiet
@@ -65,8 +65,7 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
     if path is not None:
         check_target(path, overwrite, data)
     model = load(run)
-    of_classes = {"reject_below": wanted["reject_below"], "set": wanted["coverage"]}
-    if model.is_regression and (named := shared.given(of_classes, of_classes)):
+    if model.is_regression and (named := shared.given(wanted, ("reject_below", "set"))):
         raise SettingsError(f"{shared.in_words(named)} is for classifiers; leave it out")
     for stream, is_used in (("stdin", data == "-"), ("stdout", path is None)):
         if is_used and getattr(sys, stream) is None:

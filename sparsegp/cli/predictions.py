@@ -52,8 +52,8 @@ def predicted(
             found["probabilities"] = np.exp(logs)
         if wanted["latent"]:
             found["latent_mean"], found["latent_variance"] = model.latent_mean_and_variance(X)
-        if wanted["coverage"] is not None:
-            found["set"] = model.predict_set(X, wanted["coverage"])
+        if wanted["set"] is not None:
+            found["set"] = model.predict_set(X, wanted["set"])
         rejected, below, novel = [], wanted["reject_below"], wanted["reject_novel"]
         if below is not None:
             rejected.append(found["probabilities"].max(axis=1) < below)
@@ -65,7 +65,9 @@ def predicted(
         if rejected:
             found["rejected"] = np.any(rejected, axis=0)
             count["rejected"] += int(found["rejected"].sum())
-        taken = names_of(found, model.classes)
+        ((names, _),) = columns_of(iter([found]), model.classes)
+        # names in files of any format, the last two of arguments of `numpy.savez`
+        taken = {*names, *found, "classes", "file", "allow_pickle"}
         yield {"id_" * (name in taken) + name: each for name, each in ids.items()} | found
 
 
@@ -82,12 +84,6 @@ def columns_of(batches: Batches, classes: Labels) -> Iterator[tuple[list[str], l
                 names += [f"{prefix}_{label}" for label in classes.tolist()]
             columns += [*array.T] if array.ndim == 2 else [array]
         yield names, columns
-
-
-def names_of(found: dict[str, Any], classes: Labels) -> set[str]:
-    """Return the names of predictions in files of any format, and of arguments of `numpy.savez`."""
-    ((names, _),) = columns_of(iter([found]), classes)
-    return {*names, *found, "classes", "file", "allow_pickle"}
 
 
 def harmless(text: str) -> str:

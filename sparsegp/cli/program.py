@@ -1,10 +1,4 @@
-"""The program: its commands, and its exit codes.
-
-0    done
-2    an error that the user can correct: one line on standard error
-75   stopped on request, can be continued with --resume
-130  interrupted at once, by a second Ctrl-C or in a command that cannot be resumed
-"""
+"""The program: its commands, and their errors as a line and an exit code (see its epilog)."""
 
 import errno
 import logging

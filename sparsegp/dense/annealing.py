@@ -46,12 +46,6 @@ class Bridge:
         Posterior with a single mean, used as q; default: the prior. ``ep`` and ``softmax_ep`` give
         the best ones; if the prior is wide, that of ``laplace`` can be worse than the prior.
 
-    Attributes
-    ----------
-    mean : Doubles (n, R)
-    log_integral : float
-        log Z_q.
-
     Raises
     ------
     NumericalError
@@ -63,7 +57,8 @@ class Bridge:
         factors = [jittered_cholesky(each, "the prior covariance")[0] for each in covariances]
         self.problem, self._factors = problem, broadcast_kernels(np.stack(factors), n_latent)
         self._sites: Full | None = None
-        self.mean, self.log_integral = np.zeros((len(problem.x), n_latent)), 0.0
+        self.mean = np.zeros((len(problem.x), n_latent))
+        self.log_integral = 0.0  # log Z_q
         if component is not None:
             coefficients = component.coefficients[0]
             every = broadcast_kernels(covariances, n_latent)

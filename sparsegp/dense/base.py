@@ -32,32 +32,15 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class Problem:
-    """An inference problem: rows, kernels and likelihood.
+    """An inference problem: rows, kernels and likelihood."""
 
-    Attributes
-    ----------
-    x : Doubles (n, p)
-        Scaled inputs.
-    target : array (n,)
-        Class codes 0..K-1, or standardised targets.
-    kernels : sequence of Kernel
-        C kernels: one for all latent values, or one each.
-    likelihood : Likelihood
-    n_latent : int
-        R, the number of latent values per row.
-    seed : int
-        Seed of all random numbers.
-    learns_likelihood : bool
-        Whether the parameters of the likelihood are learnt as well.
-    """
-
-    x: Doubles
-    target: NDArray[Any]
-    kernels: Sequence[Kernel]
+    x: Doubles  # scaled inputs (n, p)
+    target: NDArray[Any]  # class codes 0..K-1, or standardised targets, (n,)
+    kernels: Sequence[Kernel]  # C kernels: one for all latent values, or one each
     likelihood: Likelihood
-    n_latent: int
-    seed: int = 0
-    learns_likelihood: bool = False
+    n_latent: int  # R, the number of latent values per row
+    seed: int = 0  # of all random numbers
+    learns_likelihood: bool = False  # whether the likelihood's parameters are learnt as well
 
     def covariances(self) -> Doubles:
         """Return the prior covariance of the rows under each kernel, (C, n, n)."""
@@ -122,24 +105,12 @@ class LogEvidence:
 
 @dataclass(frozen=True)
 class Fit:
-    """Result of a method.
+    """Result of a method."""
 
-    Attributes
-    ----------
-    components : sequence of Component
-        Components of the posterior, a mixture with equal weights.
-    log_evidence : float
-        In nats; nan if the method has none.
-    trace : sequence of dict
-        Plain numbers about each step.
-    report : dict
-        Diagnostics, as plain JSON.
-    """
-
-    components: Sequence[Component]
-    log_evidence: float = float("nan")
-    trace: Sequence[Mapping[str, float]] = ()
-    report: Mapping[str, Any] = field(default_factory=dict)
+    components: Sequence[Component]  # of the posterior, a mixture with equal weights
+    log_evidence: float = float("nan")  # in nats; nan if the method has none
+    trace: Sequence[Mapping[str, float]] = ()  # plain numbers about each step
+    report: Mapping[str, Any] = field(default_factory=dict)  # diagnostics, as plain JSON
 
 
 @dataclass(frozen=True)
@@ -162,21 +133,13 @@ function(shared, task) in the order of the tasks."""
 
 @dataclass(frozen=True)
 class Session:
-    """Environment of an iteration.
+    """Environment of an iteration."""
 
-    Attributes
-    ----------
-    former : mapping
-        Arrays of a saved state (state.py) to resume from; or empty.
-    report : callable
-        Called with the status and the state after every step; may save it (state.py), and may raise
-        Interrupted.
-    run_tasks : RunTasks
-        Runs independent parts of a step, in parallel if possible; by default one after the other.
-    """
-
+    # arrays of a saved state (state.py) to resume from; or empty
     former: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    # called after every step; may save the state (state.py), and may raise Interrupted
     report: Callable[[Status, Any], None] = lambda status, state: None
+    # runs independent parts of a step, in parallel if possible; by default one after the other
     run_tasks: RunTasks = lambda function, shared, tasks: [function(shared, each) for each in tasks]
 
 

@@ -48,30 +48,23 @@ ACCEPTED = 0.3
 
 @dataclass(frozen=True)
 class GibbsChain:
-    """State of a chain: y (n, R) and the log parameters of the kernels (q,).
+    """State of a chain."""
 
-    `log_step` is the logarithm of the scale of Metropolis steps, `accepted` how many were accepted.
-    """
-
-    y: Doubles
-    logs: Doubles
-    log_step: float = float(np.log(FIRST_STEP))
-    accepted: int = 0
+    y: Doubles  # (n, R)
+    logs: Doubles  # log parameters of the kernels (q,)
+    log_step: float = float(np.log(FIRST_STEP))  # logarithm of the scale of Metropolis steps
+    accepted: int = 0  # number of these that were accepted
 
 
 @dataclass(frozen=True)
 class GibbsState:
-    """All chains after so many sweeps of each, and their kept draws.
-
-    Of these, `weights` (chains, S, n, R) are (I + K)^-1 y, and `logs` (chains, S, q) the log
-    parameters of the kernels. `spectrum` is that of the kernels, if they are fixed.
-    """
+    """All chains after so many sweeps of each, and their kept draws."""
 
     sweep: int
     chains: tuple[GibbsChain, ...]
-    weights: Doubles
-    logs: Doubles
-    spectrum: Any = field(default=None, metadata=UNSAVED)
+    weights: Doubles  # (I + K)^-1 y of the draws (chains, S, n, R)
+    logs: Doubles  # their log parameters of the kernels (chains, S, q)
+    spectrum: Any = field(default=None, metadata=UNSAVED)  # that of the kernels, if they are fixed
 
 
 @dataclass(frozen=True)

@@ -41,14 +41,12 @@ HALVINGS = 40
 
 @dataclass(frozen=True)
 class LaplaceState:
-    """State of Newton's method: a (n, R), its objective, and the number of steps made.
+    """State of Newton's method."""
 
-    `sites` are the `Precisions` P at the mode; None before it is found.
-    """
-
-    coefficients: Doubles
-    height: float
-    steps: int = 0
+    coefficients: Doubles  # a (n, R)
+    height: float  # the objective there
+    steps: int = 0  # number of steps made
+    # the `Precisions` P at the mode; None before it is found
     sites: Any = field(default=None, metadata=UNSAVED)
 
     @property

@@ -32,30 +32,21 @@ KEY = 53
 
 
 class Projected(Precisions, name="projected"):
-    """Positive semidefinite precisions (n, R, R), each with a last row that marks the basis.
-
-    Attributes
-    ----------
-    basis : Integers (b,)
-        Row numbers of the basis, ascending.
-    features : Doubles (R, b, n)
-        phi of all rows.
-    factor : Doubles (R b, R b)
-        Cholesky factor of A = I + sum_i phi_i phi_i' (x) P_i, the posterior precision of w.
-    """
+    """Positive semidefinite precisions (n, R, R), each with a last row that marks the basis."""
 
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None:
         self.precision = precision[:, :-1]
-        self.basis = np.flatnonzero(precision[:, -1, 0])
+        self.basis = np.flatnonzero(precision[:, -1, 0])  # row numbers (b,), ascending
         self.lower = [
             lower_cholesky(each[np.ix_(self.basis, self.basis)], "the covariance of the basis")
             for each in covariances
         ]
-        self.features = self._features(covariances)
+        self.features = self._features(covariances)  # phi of all rows (R, b, n)
         inner = np.einsum(
             "rbi,irs,sci->rbsc", self.features, self.precision, self.features, optimize=True
         )
         size = n_latent * len(self.basis)
+        # that of A = I + sum_i phi_i phi_i' (x) P_i (R b, R b), the posterior precision of w
         self.factor = lower_cholesky(np.eye(size) + inner.reshape(size, size), NAME)
 
     def _features(self, cross: Doubles) -> Doubles:

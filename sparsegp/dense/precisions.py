@@ -13,6 +13,7 @@ below); (n R)^3 in general.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -41,17 +42,11 @@ class Precisions(Member, ABC):
         Prior covariances: one for all latent values (C = 1), or one each.
     n_latent : int
         R.
-
-    Attributes
-    ----------
-    precision : Doubles
-    log_det : float
-        log |I + K P|.
     """
 
     family: ClassVar[Registry[Any]] = FORMS
     precision: Doubles
-    log_det: float
+    log_det: float  # log |I + K P|
 
     @abstractmethod
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None: ...
@@ -244,38 +239,24 @@ class Full(Precisions, name="full"):
         return solve_lower(self.factor, inner.reshape(-1, right.shape[-1]))
 
 
+@dataclass(eq=False)
 class SitePosterior:
-    """The prior times sites exp(h_i' z_i - z_i' P_i z_i / 2) in linear combinations z_i = B_i' u_i.
+    """The prior times sites exp(h_i' z_i - z_i' P_i z_i / 2) in combinations z_i = B_i' u_i."""
 
-    Parameters
-    ----------
-    prior : Doubles (C, n, n)
-    sites : Doubles (n, d, d + 1)
-        P, with h as an additional column.
-    basis : Doubles (n, R, d)
-        B.
+    prior: Doubles  # (C, n, n)
+    sites: Doubles  # P, with h as an additional column, (n, d, d + 1)
+    basis: Doubles  # B (n, R, d)
 
-    Attributes
-    ----------
-    full : Full
-        Site precisions in u.
-    coefficients : Doubles (n, R)
-        K^-1 times the posterior mean of u.
-    mean : Doubles (n, d)
-        Posterior mean of z.
-    log_integral : float
-        Logarithm of the integral of prior times sites.
-    """
-
-    def __init__(self, prior: Doubles, sites: Doubles, basis: Doubles) -> None:
+    def __post_init__(self) -> None:
+        basis, sites = self.basis, self.sites
         across, n_latent = basis.swapaxes(1, 2), basis.shape[1]
-        self.prior, self.basis, every = prior, basis, broadcast_kernels(prior, n_latent)
-        self.full = Full(basis @ sites[..., :-1] @ across, prior, n_latent)
+        every = broadcast_kernels(self.prior, n_latent)
+        self.full = Full(basis @ sites[..., :-1] @ across, self.prior, n_latent)  # precisions in u
         shift = (basis @ sites[..., -1:])[..., 0]
         smoothed = np.einsum("rij,jr->ir", every, shift, optimize=True)
-        self.coefficients = shift - self.full.apply(smoothed)
+        self.coefficients = shift - self.full.apply(smoothed)  # K^-1 times the mean of u (n, R)
         mean = np.einsum("rij,jr->ir", every, self.coefficients, optimize=True)
-        self.mean = (across @ mean[..., np.newaxis])[..., 0]
+        self.mean = (across @ mean[..., np.newaxis])[..., 0]  # of z (n, d)
         square = float(np.sum(sites[..., -1] * self.mean))
         self.log_integral = 0.5 * square - 0.5 * self.full.log_det
 

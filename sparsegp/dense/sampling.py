@@ -38,24 +38,15 @@ MIN_DRAWS = 4
 class Target:
     """Minus the log posterior density of kernel parameters, up to a constant.
 
-    Parameters
-    ----------
-    method : Method
-        Method with an evidence.
-    problem : Problem
-        Problem with the kernels at which the first chain starts.
-    prior : Hyperprior
-        Prior of all `Problem.parameters`: without one, the posterior may be improper.
-
     Raises
     ------
     SettingsError
         If the method has no evidence, or a parameter has no prior.
     """
 
-    method: Method
-    problem: Problem
-    prior: Hyperprior
+    method: Method  # one with an evidence
+    problem: Problem  # with the kernels at which the first chain starts
+    prior: Hyperprior  # of all `Problem.parameters`: without one, the posterior may be improper
 
     def __post_init__(self) -> None:
         if not self.method.has_evidence:
@@ -86,15 +77,15 @@ class Target:
 
 @dataclass(frozen=True)
 class SamplingState:
-    """Chains, none before the first step, and their positions (chains, steps, q).
+    """State of the sampling.
 
-    `figures` (chains, steps, 3) are the log posterior density up to a constant, whether the step
-    was accepted, and its size.
+    The three figures of a step are the log posterior density up to a constant, whether the step was
+    accepted, and its size.
     """
 
-    chains: tuple[Chain, ...]
-    positions: Doubles
-    figures: Doubles
+    chains: tuple[Chain, ...]  # none before the first step
+    positions: Doubles  # (chains, steps, q)
+    figures: Doubles  # (chains, steps, 3)
 
 
 @dataclass(frozen=True)
@@ -212,7 +203,7 @@ def _advance(
     positions, figures = [], []
     for _ in range(steps):
         before = chain
-        chain, _ = advance(target, before, key, plan.burn_in, plan.leapfrogs)
+        chain = advance(target, before, key, plan.burn_in, plan.leapfrogs)
         positions.append(chain.point.position)
         accepted = float(chain.point is not before.point)
         figures.append([-chain.point.energy, accepted, before.step_size])

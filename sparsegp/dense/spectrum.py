@@ -16,13 +16,7 @@ from sparsegp.types import Doubles
 
 
 class Spectrum:
-    """Eigenvalues and eigenvectors of the prior covariances of a problem.
-
-    Attributes
-    ----------
-    values : Doubles (n, R)
-        Eigenvalues, clipped at zero: negative ones are rounding errors.
-    vectors : Doubles (C, n, n)
+    """Eigenvalues (n, R) and eigenvectors (C, n, n) of the prior covariances of a problem.
 
     Raises
     ------
@@ -38,6 +32,7 @@ class Spectrum:
                 "inputs"
             )
         values, self.vectors = np.linalg.eigh(covariances)
+        # negative values are rounding errors
         self.values = np.maximum(broadcast_kernels(values, problem.n_latent).T, 0.0)
 
     @cached_property

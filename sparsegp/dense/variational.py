@@ -106,15 +106,12 @@ class Bound:
 
 @dataclass(frozen=True)
 class VariationalState:
-    """State of the importance sampling: log parameters of the kernels, y~ and m~ for these (n, R).
+    """State of the importance sampling."""
 
-    The results of each round are (bound, effective draws, phi ...); the first is for the initial
-    kernels.
-    """
-
-    logs: Doubles
-    site: Doubles
-    latent: Doubles
+    logs: Doubles  # log parameters of the kernels
+    site: Doubles  # y~ for these (n, R)
+    latent: Doubles  # m~ for these (n, R)
+    # (bound, effective draws, phi ...) of each round; the first is for the initial kernels
     rounds: tuple[Doubles, ...] = ()
 
 

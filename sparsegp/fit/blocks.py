@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -40,58 +40,30 @@ BLOCK_ROWS = Setting("block_rows", int, None, optional=True, least=1)
 
 @dataclass(eq=False)
 class SparseRun(Run[SparseModel]):
-    """The state of a sparse fit; posteriors use it as `posterior.base.Rows`.
-
-    Parameters
-    ----------
-    rows, settings, held_out, runtime, store, resume, checkpoint_every, progress, stop
-        See `Run`.
-    block_rows : int, optional
-        Rows per block, rounded up to whole tiles; by default two blocks per worker. Results do not
-        depend on it.
-    scratch : str, optional
-        Directory for files that hold scaled inputs and stub matrices instead of memory.
-    first : Integers (m,), optional
-        Rows that are included before all others, in this order, except validation rows and their
-        copies: rows that were selected once are harder to predict than others.
-    past : PastRows, optional
-        Summary of earlier training rows that are no longer available; the active rows kept from
-        them are active from the start.
-    keeps_scores : bool
-        Whether the model gets what novelty and prediction sets need.
-
-    Attributes
-    ----------
-    validation : Booleans (n,)
-        Validation rows: they judge learning and calibration before they are added to the others.
-    total, weights, validation_weights
-        See `posterior.base.Rows`.
-    folds : Integers (n,)
-        Cross-validation fold of each training row; empty without cross-validation.
-    n_active : int
-        Number of rows to include.
-    block_settings : BlockSettings
-        With the current kernels and likelihood.
-    active : ActiveSet or PairSet
-    parameters : Doubles (q,) or None
-        Parameters of kernels and likelihood learnt so far.
-    steps : list of dict
-        Record of the major steps of learning (`fit.learning`).
-    in_step : bool
-        Whether the active rows belong to a step of learning in progress.
-    rounds : int
-        Number of iterations of the posterior so far.
-    history : list of dict
-        The learning curve: n_active, seconds, train_error and, with test rows, heldout_error and
-        heldout_nlpp. Without train_error once candidates have been dropped (`stub_entries`).
-    """
+    """The state of a sparse fit; posteriors use it as `posterior.base.Rows`."""
 
     settings: TrainSettings
     block_rows: int | None = None
+    """Rows per block, rounded up to whole tiles; by default two blocks per worker. Results do not
+    depend on it."""
     scratch: str | None = None
+    """Directory for files that hold scaled inputs and stub matrices instead of memory."""
     first: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Rows that are included before all others, in this order, except validation rows and their
+    copies: rows that were selected once are harder to predict than others."""
     past: PastRows | None = None
+    """Summary of earlier training rows that are no longer available; the active rows kept from them
+    are active from the start."""
     keeps_scores: bool = True
+    """Whether the model gets what novelty and prediction sets need."""
+
+    # the state, as in checkpoints
+    parameters: Doubles | None = field(default=None, init=False)  # learnt so far (q,)
+    steps: list[dict[str, Any]] = field(default_factory=list, init=False)  # see `fit.learning`
+    in_step: bool = field(default=False, init=False)  # whether one of these steps is in progress
+    rounds: int = field(default=0, init=False)  # iterations of the posterior
+    history: list[dict[str, float]] = field(default_factory=list, init=False)
+    """The learning curve: n_active, seconds, and the metrics of `figures`."""
 
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
         self.block_rows = BLOCK_ROWS.checked(self.block_rows)
@@ -103,14 +75,15 @@ class SparseRun(Run[SparseModel]):
         self.n_rows, self.precision = n, settings.dtype
         self.calibrate = settings.keeps_validation_rows or settings.learns_noise
         families = data.families
+        # they judge learning and calibration before they are added to the others
         self.validation = choose_validation_rows(
             data.target, settings, families, keeps_scale=self.past is not None
         )
-        family = np.arange(n) if families is None else families
-        self.first = self.first[~np.isin(family[self.first], family[self.validation])]
+        self.first = self.first[~np.isin(families[self.first], families[self.validation])]
         folds = choose_folds(data.target, settings, families)
         self.folds = folds if self.past is None else folds[:0]
-        self.total, self.validation_weights = float(n), cast("Doubles | float", 1.0)
+        self.total = float(n)
+        self.validation_weights: Doubles | float = 1.0
         if weights is not None:
             self.total, own = float(weights.sum()), weights[self.validation]
             self.validation_weights = own / own.mean() if len(own) else own
@@ -120,10 +93,6 @@ class SparseRun(Run[SparseModel]):
         self.n_active = wanted or settings.rows_to_include(n)
         self.block_type = PairBlock if settings.active_per_class else RowBlock
         self.active: ActiveSet | PairSet = PairSet() if settings.active_per_class else ActiveSet()
-        self.parameters: Doubles | None = None
-        self.steps: list[dict[str, Any]] = []
-        self.in_step = False
-        self.rounds, self.history = 0, list[dict[str, float]]()
         rule = site_rule(settings, data)
         n_latent = rule.likelihood.n_latent(len(data.classes))
         kernels: Sequence[Kernel] = settings.kernels(n_latent, data.scaled_variances)
@@ -178,8 +147,7 @@ class SparseRun(Run[SparseModel]):
         transform = functools.partial(data.scaling.apply, dtype=self.precision)
         factory = functools.partial(self.block_type, self.block_settings, transform=transform)
         self.runtime.build(factory, parts)
-        if self.store is not None:
-            self._restore()
+        self._restore()
         if messages := self._recovery():
             self._replay(messages)
 

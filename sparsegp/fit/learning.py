@@ -74,13 +74,7 @@ def _show_last(run: SparseRun) -> None:
 
 
 def _select(run: SparseRun) -> None:
-    """Select active rows with the current parameters, or continue from a checkpoint.
-
-    Raises
-    ------
-    NumericalError
-        If no row can be included.
-    """
+    """Select active rows with the current parameters, or continue from a checkpoint."""
     if not run.in_step:
         run.forget()
         run.in_step = True

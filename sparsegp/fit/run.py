@@ -111,39 +111,15 @@ class RunOptions:
 
 @dataclass(eq=False)
 class Run(ABC, Generic[R]):
-    """A fit, as a context manager: call `fit`, or the stages of a subclass one by one.
+    """A fit, as a context manager: call `fit`, or the stages of a subclass one by one."""
 
-    Parameters
-    ----------
-    rows : Table or Prepared
-        Training rows.
-    settings : TrainSettings or DenseSettings
-    held_out : Table, optional
-        Labelled test rows; their metrics are recorded, and they do not influence the fit.
-    runtime : Runtime
-        Where it runs; to be closed by the caller.
-    store : RunDirectory, optional
-        Where checkpoints and the model are written.
-    resume, checkpoint_every, progress
-        See `sparsegp.train`.
-    stop : StopRequest, optional
-
-    Attributes
-    ----------
-    data : Prepared
-    state : dataclass or None
-        State that the method or the posterior reported last, for checkpoints (`sparsegp.state`).
-    former : mapping
-        The arrays of that state in the checkpoint that the run was resumed from, or empty.
-    """
-
-    rows: InitVar[Table | Prepared]
+    rows: InitVar[Table | Prepared]  # to train on
     settings: TrainSettings | DenseSettings
-    held_out: InitVar[Table | None] = None
+    held_out: InitVar[Table | None] = None  # labelled test rows, which do not influence the fit
     _: KW_ONLY
-    runtime: Runtime
-    store: RunDirectory | None = None
-    resume: bool = False
+    runtime: Runtime  # where it runs; to be closed by the caller
+    store: RunDirectory | None = None  # where checkpoints and the model are written
+    resume: bool = False  # this and the next two as in `sparsegp.train`
     checkpoint_every: int | None = None
     progress: Progress = field(default_factory=Progress)
     stop: StopRequest = field(default_factory=StopRequest)
@@ -157,6 +133,8 @@ class Run(ABC, Generic[R]):
         self.data = rows
         self.settings = self.settings.for_columns(columns_of(rows.train))
         self.progress = self._recorded = Recorded(self.progress)
+        # what the method or the posterior reported last, for checkpoints (`sparsegp.state`), and
+        # the arrays of that in the checkpoint that the run was resumed from
         self.state: Any = None
         self.former: Mapping[str, NDArray[Any]] = {}
         self._has_restored = False

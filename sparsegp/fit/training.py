@@ -31,7 +31,7 @@ the run has fewer active rows: gradients would be noise."""
 class Training(SparseRun):
     """One sparse fit, stage by stage: `build`, `learn`, `select`, `finish`; or all of it by `fit`.
 
-    Parameters and attributes are those of `SparseRun`.
+    Parameters and attributes are those of `Run` and `SparseRun`.
     """
 
     def build(self) -> None:
@@ -92,7 +92,6 @@ class Training(SparseRun):
         self.progress.finish()
 
     def _add_to_history(self) -> None:
-        """Add a point to the learning curve."""
         found = self.figures()
         for name, value in found.items():
             if not np.isfinite(value):
@@ -121,9 +120,13 @@ class Training(SparseRun):
         active = ActiveRows.of(self.block_settings, self.active)
         self.progress.start(0, "rounds", "posterior")
         weights = POSTERIORS[self.settings.posterior](active, self)
-        weights.report["rows"] = self.data.first_row + self.data.n_given
-        weights.report["validation_rows"] = int(self.validation.sum())
-        weights.report["weight"] = self.data.first_weight + self.total
+        weights.report.update(
+            rows=self.data.first_row + self.data.n_given,
+            validation_rows=int(self.validation.sum()),
+            weight=self.data.first_weight + self.total,
+        )
+        if self.steps:
+            weights.report["learning"] = self.steps
         drawn = self._drawn_rows()
         each = [rows for rows, _ in self.map_blocks("labelled_rows", drawn)]
         x = np.concatenate(each, dtype=np.float64)
@@ -132,8 +135,6 @@ class Training(SparseRun):
             self.runtime.build(self.block_type, [])
         if (noise := weights.report.get("noise_variance")) is not None:
             active = replace(active, likelihood=Gaussian(noise))
-        if self.steps:
-            weights = replace(weights, report={**weights.report, "learning": self.steps})
         model = SparseModel(
             active=active,
             weights=weights,

@@ -117,7 +117,6 @@ def update(
 def _fit_with_old_rows(
     model: SparseModel, before: Table, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
-    """Create the fit to old and new rows."""
     n_old = count_original_rows(before)
     if (known := model.report.get("rows", n_old)) != n_old:
         raise DataError(
@@ -299,7 +298,6 @@ def _settings(model: SparseModel, n_active: int, **changed: Any) -> TrainSetting
 
 
 def _joined(old: Table, new: Table) -> Table:
-    """Concatenate the rows of two tables."""
     import dask.array as da  # noqa: PLC0415 - slow to import
 
     inputs: Any = [old.X, new.X]

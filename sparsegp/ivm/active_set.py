@@ -6,7 +6,7 @@ them.
 """
 
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,20 +21,12 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 S = TypeVar("S", bound=Inclusions | Pair)
 
 
+@dataclass(eq=False)
 class History(Generic[S]):
-    """Record of inclusions that brings row blocks to their current state.
+    """Record of inclusions that brings row blocks to their current state."""
 
-    Attributes
-    ----------
-    included : list of S
-        Arguments of `include`, in order.
-    kept : list of Keep
-        Arguments of `keep`, in order: which candidates were kept in between.
-    """
-
-    def __init__(self) -> None:
-        self.included: list[S] = []
-        self.kept: list[Keep] = []
+    included: list[S] = field(default_factory=list)  # arguments of `include`, in order
+    kept: list[Keep] = field(default_factory=list)  # arguments of `keep` in between, in order
 
     def __len__(self) -> int:
         return self.included[-1].stop if self.included else 0
@@ -46,9 +38,9 @@ class History(Generic[S]):
 
     def recovery(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Return the messages that bring a new block to the current state."""
-        keeps = [(keep.start, 0, ("keep", (keep,))) for keep in self.kept]
-        includes = [(step.start, 1, ("include", (step,))) for step in self.included]
-        return [message for *_, message in sorted([*keeps, *includes], key=lambda each: each[:2])]
+        steps: list[Keep | S] = [*self.kept, *self.included]
+        steps.sort(key=lambda step: step.start)  # of one start, `keep` comes first
+        return [("keep" if isinstance(step, Keep) else "include", (step,)) for step in steps]
 
     def kept_arrays(self) -> dict[str, NDArray[np.uint64]]:
         """Return `kept` as a named array; an empty dict if it is empty."""

@@ -195,8 +195,7 @@ class RowBlock(Block):
         self._require(n_active)
         if self.held_out:
             return None
-        likelihood: Any = self.settings.likelihood
-        whole = columns == TILE
+        whole, likelihood = columns == TILE, self.settings.likelihood
         stub, group = self._stub(n_active), self.settings.unit
         if whole:
             self._part = None

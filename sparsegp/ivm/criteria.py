@@ -15,27 +15,13 @@ from sparsegp.types import Doubles, Integers
 
 @dataclass(frozen=True)
 class Marginals:
-    """State of rows on which a criterion may depend.
+    """State of rows on which a criterion may depend."""
 
-    Attributes
-    ----------
-    rows : Integers (n,)
-        Row numbers in the whole data set.
-    target : array (n,)
-        Class codes, or targets in a regression.
-    mean : Doubles (n, R)
-        Latent means.
-    variance : Doubles (n, 1) or (n, R)
-        Latent variances; one column if the latent values share them.
-    weight : Doubles (n,), optional
-        Row weights; 1 if omitted.
-    """
-
-    rows: Integers
-    target: Any
-    mean: Doubles
-    variance: Doubles
-    weight: Doubles | None = None
+    rows: Integers  # row numbers in the whole data set (n,)
+    target: Any  # class codes, or targets in a regression, (n,)
+    mean: Doubles  # latent means (n, R)
+    variance: Doubles  # latent variances (n, R), or (n, 1) if the latent values share them
+    weight: Doubles | None = None  # row weights (n,); 1 if omitted
 
     @classmethod
     def joined(cls, parts: Sequence["Marginals"]) -> "Marginals":
@@ -61,15 +47,9 @@ class Marginals:
 
 @dataclass(frozen=True)
 class Criterion(ABC):
-    """A selection criterion: a score for every row.
+    """A selection criterion: a score for every row."""
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the random parts, if any.
-    """
-
-    seed: int = 0
+    seed: int = 0  # of the random parts, if any
     static: ClassVar[bool] = False
     """True if scores do not depend on the marginals."""
     concave: ClassVar[bool] = False

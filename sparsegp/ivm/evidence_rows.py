@@ -25,21 +25,13 @@ PIECE = 1024
 class Process:
     """Posterior of one process, from its active rows and their sites (SLH eq. 4).
 
-    Attributes
-    ----------
-    kernel : Kernel
-    x : Doubles (d, p)
-        Scaled inputs of the active rows.
-    root : Doubles (d, d)
-        Pi^(1/2) L^-T with L L^T = I + Pi^(1/2) K_I Pi^(1/2), so that M = K_.I root.
-    beta : Doubles (d,)
-        Weights of the latent means, h = M beta.
+    With L L^T = I + Pi^(1/2) K_I Pi^(1/2) the root is Pi^(1/2) L^-T, (d, d), so that M = K_.I root.
     """
 
     kernel: Kernel
-    x: Doubles
+    x: Doubles  # scaled inputs of the active rows (d, p)
     root: Doubles
-    beta: Doubles
+    beta: Doubles  # weights of the latent means (d,): h = M beta
 
     def weights(self, M: Doubles, rho: Doubles, E: Doubles) -> Doubles:
         """Return the factor of dK_.I of some rows in eq. 14, with E1 = M root^T, (m, d)."""
@@ -52,36 +44,20 @@ class Process:
 class ProcessSums:
     """Sums over the counted rows of a block, for one process.
 
-    Attributes
-    ----------
-    kernel : Doubles (groups, q)
-        Gradients of -log Z in the kernel's parameters, through K_JI and diag K_J alone.
-    square : LevelSum (d, d)
-        M^T E M, where E = -d log Z / da.
-    slope : LevelSum (d,)
-        M^T rho, where rho = d log Z / dh.
+    The gradients of -log Z in the kernel's parameters are those through K_JI and diag K_J alone.
     """
 
-    kernel: Doubles
-    square: LevelSum
-    slope: LevelSum
+    kernel: Doubles  # these gradients, (groups, q)
+    square: LevelSum  # M^T E M (d, d), where E = -d log Z / da
+    slope: LevelSum  # M^T rho (d,), where rho = d log Z / dh
 
 
 @dataclass
 class RowSums:
-    """Sums over the counted rows of a block.
+    """Sums over the counted rows of a block."""
 
-    Attributes
-    ----------
-    log_z : Doubles (groups,)
-        Log predictive probabilities.
-    likelihood : Doubles (groups, r)
-        Gradients of -log Z in the likelihood's parameters.
-    processes : list of ProcessSums
-    """
-
-    log_z: Doubles
-    likelihood: Doubles
+    log_z: Doubles  # log predictive probabilities (groups,)
+    likelihood: Doubles  # gradients of -log Z in the likelihood's parameters (groups, r)
     processes: list[ProcessSums]
 
 

@@ -12,7 +12,7 @@ If stub entries are bounded, candidates are dropped between rounds (ivm/shrink.p
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,24 +39,18 @@ class Blocks(Protocol):
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
         """Call a method on all blocks and return the answers in block order."""
-        ...
 
 
 @dataclass(frozen=True)
 class Order:
-    """Order in which rows are included: one by one, or in panels.
+    """Order in which rows are included: one by one, or in panels of the best that differ most.
 
-    Parameters
-    ----------
-    lookahead : int
-        Maximum number of one-by-one inclusions between two messages to the blocks. The active
-        set does not depend on it.
-    panel : int
-        If above 1, the number of rows included at a time: those of the best that differ most.
+    The active set does not depend on `lookahead`, the maximum number of one-by-one inclusions
+    between two messages to the blocks.
     """
 
     lookahead: int = 56
-    panel: int = 1
+    panel: int = 1  # number of rows included at a time; 1 means one by one
 
     @property
     def slots(self) -> int:
@@ -96,39 +90,26 @@ def make_room(blocks: Blocks, settings: BlockSettings, active: History[Any]) -> 
     return active.room
 
 
+@dataclass(eq=False)
 class Selection:
     """State of a selection on the driver.
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Runtime with the row blocks, all of them at the state of `active`.
-    settings : BlockSettings
-    order : Order
-    active : ActiveSet
-        Empty, or restored from a checkpoint.
-    n_rows : int
-        Number of rows in all blocks.
-    first : Integers (m,), optional
-        Rows to include before all others, in this order and regardless of their scores; only
-        those with silent sites (`SiteRule.is_silent`) are skipped.
+    The rows `first` (m,) are included before all others, in this order and regardless of their
+    scores; only those with silent sites (`SiteRule.is_silent`) are skipped.
     """
 
-    def __init__(
-        self,
-        blocks: Blocks,
-        settings: BlockSettings,
-        order: Order,
-        active: ActiveSet,
-        n_rows: int = 0,
-        first: Integers | None = None,
-    ) -> None:
-        self.blocks, self.settings, self.order, self.active = blocks, settings, order, active
-        self.n_candidates = order.pool_size(settings.criterion.static, n_rows)
+    blocks: Blocks  # the runtime with the row blocks, all of them at the state of `active`
+    settings: BlockSettings
+    order: Order
+    active: ActiveSet  # empty, or restored from a checkpoint
+    n_rows: int = 0  # in all blocks
+    first: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def __post_init__(self) -> None:
+        self.n_candidates = self.order.pool_size(self.settings.criterion.static, self.n_rows)
         self._best: list[tuple[Integers, Doubles]] | None = None
-        first = np.empty(0, dtype=np.int64) if first is None else first
-        known = np.flatnonzero(np.isin(first, active.rows))
-        self._waiting = first[known.max(initial=-1) + 1 :]
+        known = np.flatnonzero(np.isin(self.first, self.active.rows))
+        self._waiting = self.first[known.max(initial=-1) + 1 :]
 
     def round(self, stop: int) -> bool:
         """Include the next batch, up to `stop` active rows; return whether there was one."""

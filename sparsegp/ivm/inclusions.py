@@ -29,40 +29,18 @@ class Inclusions:
 
     Row blocks pad a batch to `slots` rows. Products thus have the same shapes, and the same
     rounding, whether or not the batch was cut short.
-
-    Attributes
-    ----------
-    start : int
-        Number of active rows before the batch.
-    slots : int
-        Number of rows of a batch that was not cut short.
-    rows : Integers (q,)
-        Row numbers in the whole data set, in order of inclusion.
-    target : array (q,)
-        Class codes, or targets in a regression.
-    x : Floats (q, p)
-    factor : Doubles (C, q, start + q)
-        New rows of L, one matrix per process.
-    step : Doubles (C, q, R)
-        Change of each of the R mean columns of a process along the new stub columns.
-    site : Doubles (q, K)
-        Site means.
-    precision : Doubles (q, C)
-        Site precisions.
-    score : Doubles (q,)
-        Score at inclusion, in units of `ROUNDING_UNIT`.
     """
 
-    start: int
-    slots: int
-    rows: Integers
-    target: Any
-    x: Floats
-    factor: Doubles
-    step: Doubles
-    site: Doubles
-    precision: Doubles
-    score: Doubles
+    start: int  # number of active rows before the batch
+    slots: int  # number of rows of a batch that was not cut short
+    rows: Integers  # row numbers in the whole data set, in order of inclusion, (q,)
+    target: Any  # class codes, or targets in a regression, (q,)
+    x: Floats  # scaled inputs (q, p)
+    factor: Doubles  # new rows of L, one matrix per process, (C, q, start + q)
+    step: Doubles  # change of the R mean columns of a process along new stub columns (C, q, R)
+    site: Doubles  # site means (q, K)
+    precision: Doubles  # site precisions (q, C)
+    score: Doubles  # at inclusion, in units of `ROUNDING_UNIT`, (q,)
 
     @property
     def count(self) -> int:
@@ -94,36 +72,18 @@ class Inclusions:
 
 @dataclass(frozen=True)
 class Pair:
-    """Inclusion of a row in the active set of one process.
+    """Inclusion of a row in the active set of one process."""
 
-    Attributes
-    ----------
-    start : int
-        Number of pairs before it.
-    process : int
-    row : int
-    target : int
-    x : Floats (p,)
-    factor : Doubles (t + 1,)
-        New row of L: the stub entries of the row, then the length of its site.
-    step : float
-        Change of the latent means along the new stub column.
-    site, precision : float
-        Mean and precision of the site.
-    score : float
-        In units of `ROUNDING_UNIT`.
-    """
-
-    start: int
+    start: int  # number of pairs before it
     process: int
     row: int
     target: int
-    x: Floats
-    factor: Doubles
-    step: float
-    site: float
-    precision: float
-    score: float
+    x: Floats  # (p,)
+    factor: Doubles  # new row of L (t + 1,): stub entries of the row, then the length of its site
+    step: float  # change of the latent means along the new stub column
+    site: float  # mean of the site
+    precision: float  # precision of the site
+    score: float  # in units of `ROUNDING_UNIT`
 
     @property
     def stop(self) -> int:
@@ -133,23 +93,12 @@ class Pair:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Rows offered for inclusion, with the data needed to include them.
+    """Rows offered for inclusion, with the data needed to include them."""
 
-    Attributes
-    ----------
-    marginals : Marginals
-        Of c rows.
-    score : Doubles (c,)
-        In units of `ROUNDING_UNIT`, best first.
-    x : Floats (c, p)
-    stub : Floats (C, c, t)
-        Entries M[:, i] of the stub matrix for each row, one matrix per process.
-    """
-
-    marginals: Marginals
-    score: Doubles
-    x: Floats
-    stub: Floats
+    marginals: Marginals  # of c rows
+    score: Doubles  # in units of `ROUNDING_UNIT`, best first, (c,)
+    x: Floats  # scaled inputs (c, p)
+    stub: Floats  # entries M[:, i] of the stub matrix for each row and process (C, c, t)
 
 
 def merge(parts: list[Candidates]) -> Candidates:

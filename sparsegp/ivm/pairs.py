@@ -8,6 +8,7 @@ their best scores; a row that is active for one process can remain a candidate f
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -193,21 +194,14 @@ class PairSet(History[Pair]):
         return active
 
 
+@dataclass(eq=False)
 class PairSelection:
-    """Selection in rounds of one pair each.
+    """Selection in rounds of one pair each."""
 
-    Parameters
-    ----------
-    blocks : Blocks
-        Runtime with the pair blocks, all of them at the state of `active`.
-    settings : BlockSettings
-    active : PairSet
-        Empty, or restored from a checkpoint.
-    """
-
-    def __init__(self, blocks: Blocks, settings: BlockSettings, active: PairSet) -> None:
-        self.blocks, self.settings, self.active = blocks, settings, active
-        self._offered: list[Pair | None] | None = None
+    blocks: Blocks  # the runtime with the pair blocks, all of them at the state of `active`
+    settings: BlockSettings
+    active: PairSet  # empty, or restored from a checkpoint
+    _offered: list[Pair | None] | None = field(default=None, init=False)
 
     def round(self, stop: int) -> bool:
         """Include the best pair; return whether there was one."""

@@ -5,7 +5,7 @@ rows one after the other, each with a site at the updated marginals, without mes
 blocks.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,30 +20,26 @@ left out if its latent variance and that of its site, which is small for a row o
 not larger together."""
 
 
+@dataclass(eq=False)
 class Pool:
-    """Candidates with their marginals and residual covariance.
+    """Candidates with their marginals and residual covariance."""
 
-    Parameters
-    ----------
-    candidates : Candidates
-        Best first.
-    settings : BlockSettings
-    slots : int
-        Maximum number of rows in a batch.
-    """
+    candidates: Candidates  # best first
+    settings: BlockSettings
+    slots: int  # maximum number of rows in a batch
 
-    def __init__(self, candidates: Candidates, settings: BlockSettings, slots: int) -> None:
-        self.candidates, self.slots, self.rule = candidates, slots, settings.rule
-        x, of, kernels = candidates.x, candidates.marginals, settings.kernels
+    def __post_init__(self) -> None:
+        settings, slots = self.settings, self.slots
+        x, of, kernels = self.candidates.x, self.candidates.marginals, settings.kernels
         self.now = replace(of, mean=of.mean.copy(), variance=of.variance.copy())
         self.covariance = np.empty((len(kernels), len(x), len(x)))
         for c, kernel in enumerate(kernels):
-            stub = candidates.stub[c]
+            stub = self.candidates.stub[c]
             self.covariance[c] = kernel(x, x) - stub @ stub.T
             np.fill_diagonal(self.covariance[c], of.variance[:, c])
         prior = np.stack([kernel.diag(x) for kernel in kernels], axis=1)
         self.rounding = ROUNDING * np.finfo(x.dtype).eps * prior
-        n_latent, lazy = settings.n_latent, len(kernels) == 1
+        self.rule, n_latent, lazy = settings.rule, settings.n_latent, len(kernels) == 1
         self.scores = Scores(settings.criterion, self.rule, of.target, n_latent, lazy)
         self.columns = np.zeros((len(kernels), slots, len(x)))
         self.length = np.empty((len(kernels), slots))

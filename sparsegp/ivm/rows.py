@@ -34,40 +34,19 @@ NARROW = 64
 
 @dataclass(frozen=True)
 class BlockSettings:
-    """Settings common to all row blocks of a run.
+    """Settings common to all row blocks of a run."""
 
-    Attributes
-    ----------
-    kernels : sequence of Kernel
-        One for all latent values, or one for each.
-    rule : SiteRule
-        The likelihood and its sites.
-    criterion : Criterion
-    n_latent : int
-        Number of latent values per row.
-    capacity : int
-        Number of inclusions to provide memory for.
-    lazy : bool
-        Whether to evaluate only those scores that can matter.
-    unit : int
-        Number of tiles in a group; groups are never divided between blocks.
-    allocate : callable
-        Maps shape and dtype to a new array for inputs or stub matrices.
-    bound : Bound, optional
-        Limit on stub entries.
-    candidates : Integers (c,), optional
-        Rows that may be included, in ascending order; by default all but the validation rows.
-    """
-
-    kernels: Sequence[Kernel]
-    rule: SiteRule
+    kernels: Sequence[Kernel]  # one for all latent values, or one for each
+    rule: SiteRule  # the likelihood and its sites
     criterion: Criterion
-    n_latent: int
-    capacity: int
-    lazy: bool = True
-    unit: int = 1
+    n_latent: int  # number of latent values per row
+    capacity: int  # number of inclusions to provide memory for
+    lazy: bool = True  # whether to evaluate only those scores that can matter
+    unit: int = 1  # number of tiles in a group; groups are never divided between blocks
+    # maps shape and dtype to a new array for inputs or stub matrices
     allocate: Callable[[tuple[int, ...], DTypeLike], NDArray[Any]] = np.zeros
-    bound: Bound | None = None
+    bound: Bound | None = None  # limit on stub entries
+    # numbers of the rows that may be included, ascending; None: all but the validation rows
     candidates: Integers | None = None
 
     @property
@@ -78,24 +57,12 @@ class BlockSettings:
 
 @dataclass(frozen=True)
 class MarginalMetrics:
-    """Metrics of the predictions of a block's labels from the current marginals.
+    """Metrics of the predictions of a block's labels from the current marginals."""
 
-    Attributes
-    ----------
-    rows : int
-        Number of rows whose marginals are up to date: those that have not been dropped.
-    loss : float
-        Weighted sum of the likelihood's loss over these rows: errors or squared errors.
-    log_z : float
-        Sum of log predictive probabilities of the labels; 0 unless the rows are held out.
-    labelled : int
-        Number of these rows whose label is a known class, over which `log_z` is summed.
-    """
-
-    rows: int
-    loss: float
-    log_z: float
-    labelled: int
+    rows: int  # whose marginals are up to date: those that have not been dropped
+    loss: float  # weighted sum of the likelihood's loss over these: errors or squared errors
+    log_z: float  # sum of log predictive probabilities of labels; 0 unless the rows are held out
+    labelled: int  # rows whose label is a known class, over which `log_z` is summed
 
 
 class Block(ABC):
@@ -119,25 +86,6 @@ class Block(ABC):
         Factors of the log likelihoods of the rows.
     transform : callable, optional
         Maps rows of X to scaled inputs in the working precision.
-
-    Attributes
-    ----------
-    X : Floats (tiles * TILE, p)
-        Scaled inputs, the last tile padded with zeros.
-    n_active : int
-        Number of inclusions so far.
-    room : int
-        Number of inclusions up to which the current candidates are kept.
-    rows : Integers (n_tiles * width,)
-        Numbers of the rows held, to which `target`, `weight`, `mean` and `variance` belong.
-    real : Booleans (n_tiles * width,)
-        Which of them are not padding.
-    open : Booleans (n_tiles * width,)
-        Which of them are candidates.
-    stubs : list of list of Floats (n_tiles, columns, width)
-        Panels of stub columns, for each process.
-    sizes : list of int
-        Number of stub columns of each process.
     """
 
     def __init__(
@@ -153,7 +101,7 @@ class Block(ABC):
         if first_row % TILE:
             raise ValueError(f"first_row must be a multiple of {TILE}, got {first_row}")
         self.settings, self.held_out, self.n_rows = settings, validation is None, len(X)
-        self.X = _tiled(X, transform, settings.allocate)
+        self.X = _tiled(X, transform, settings.allocate)  # (tiles * TILE, p)
         self.half_norms = half_squared_norms(self.X)
         self.first_row, padding = first_row, (0, len(self.X) - self.n_rows)
         kind = np.float64 if settings.likelihood.numeric else np.int64
@@ -164,7 +112,12 @@ class Block(ABC):
         self._begin()
 
     def _begin(self) -> None:
-        """Set the state before any inclusion, with all rows held."""
+        """Set the state before any inclusion, with all rows held.
+
+        `rows` (n_tiles * width,) are the numbers of the rows held, to which `target`, `weight`,
+        `mean` and `variance` belong; masks say which of them are `real`, not padding, and which are
+        `open`, candidates.
+        """
         settings, padded = self.settings, len(self.X)
         self.width = TILE if settings.bound is None else NARROW
         self.group = GROUP * TILE // self.width  # tiles processed at a time
@@ -179,9 +132,10 @@ class Block(ABC):
         self.mean = np.zeros((padded, settings.n_latent))
         diagonals = [kernel.diag(self.X) for kernel in settings.kernels]
         self.variance = np.stack(diagonals, axis=1).astype(np.float64)
+        # panels of stub columns (n_tiles, columns, width), and number of columns, of each process
         self.stubs: list[list[Floats]] = [[] for _ in settings.kernels]
         self.sizes = [0] * len(settings.kernels)
-        self.n_active, self.room = 0, 0
+        self.n_active, self.room = 0, 0  # inclusions so far, and those there is room for
         self._ranking: tuple[int, Ranking] | None = None
 
     def restart(self, kernels: Sequence[Kernel], rule: SiteRule) -> None:

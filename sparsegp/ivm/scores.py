@@ -12,7 +12,7 @@ is the log of a Gaussian measure of a shifted convex cone, and its Hessian -I pl
 a truncated Gaussian.)
 """
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -51,8 +51,7 @@ class Scores:
     def __init__(
         self, criterion: Criterion, rule: SiteRule, target: Any, n_latent: int, lazy: bool
     ) -> None:
-        self.criterion, self.rule = criterion, rule
-        self.likelihood = cast("Any", rule.likelihood)
+        self.criterion, self.rule, self.likelihood = criterion, rule, rule.likelihood
         self.lazy = lazy and criterion.concave and rule.likelihood.has_score_bounds
         if self.lazy:  # bounds from evaluations at means of zero
             zero = np.zeros((n_latent, n_latent))

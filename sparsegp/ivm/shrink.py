@@ -27,21 +27,11 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Bound:
-    """Limit on stub entries, and how candidates are thinned out.
+    """Limit on stub entries, and how candidates are thinned out."""
 
-    Parameters
-    ----------
-    entries : int
-        B, over the candidates of all blocks, if an inclusion makes one stub column.
-    every : int
-        k, the number of inclusions between two thinnings.
-    best : float
-        rho, the fraction of the kept candidates that is kept by score.
-    """
-
-    entries: int
-    every: int
-    best: float
+    entries: int  # B, over the candidates of all blocks, if an inclusion makes one stub column
+    every: int  # k, the number of inclusions between two thinnings
+    best: float  # rho, the fraction of the kept candidates that is kept by score
 
     def room(self, n_active: int, capacity: int) -> int:
         """Return the number of active rows at the next thinning."""
@@ -90,18 +80,11 @@ class Keep:
     """A thinning: which candidates are kept, and for how long.
 
     A row is kept if its score word exceeds `score`, or equals it and its random word is below
-    `tie`, or its random word is below `other`.
-
-    Attributes
-    ----------
-    start, room : int
-        Number of active rows now, and at the next thinning.
-    score, tie, other : int
-        Thresholds; all candidates are kept if `score` is 0.
+    `tie`, or its random word is below `other`. All candidates are kept if `score` is 0.
     """
 
-    start: int
-    room: int
+    start: int  # number of active rows now
+    room: int  # and at the next thinning
     score: int = 0
     tie: int = 0
     other: int = 0
@@ -109,15 +92,10 @@ class Keep:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Words by which candidates are ranked: higher scores and smaller random words come first.
+    """Words by which candidates are ranked: higher scores and smaller random words come first."""
 
-    Attributes
-    ----------
-    score, random : Words (n,)
-    """
-
-    score: Words
-    random: Words
+    score: Words  # (n,)
+    random: Words  # (n,)
 
     @classmethod
     def of(cls, scores: Doubles, rows: Integers, seed: int, n_active: int) -> "Ranking":

@@ -140,10 +140,7 @@ class Absolute(ByColumn):
 
     def _warped(self, X: Floats) -> Floats:
         """Return w_j(x_j), (..., n, p)."""
-        total = np.zeros_like(X)
-        for part in self._segment_parts(X):
-            total += part
-        return total
+        return np.asarray(sum(self._segment_parts(X)))
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
         X, Z, K, shared = pair.X, pair.Z, pair.matrix(self), self._shared(pair.X.shape[1])

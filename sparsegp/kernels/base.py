@@ -239,8 +239,7 @@ class Kernel(Member, ABC):
     @property
     def complete(self) -> bool:
         """Whether all parameters are given, so that `fill` has nothing to do."""
-        parts = ((leaf, field.name) for leaf in self.leaves for field in fields(leaf))
-        return all(getattr(leaf, name) is not None for leaf, name in parts)
+        return all(None not in vars(leaf).values() for leaf in self.leaves)
 
     def has_ard(self, n_features: int) -> bool:
         """Whether the kernel itself, not a part of it, has a length scale for every column."""

@@ -14,25 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Pair:
-    """Inputs X and Z of one precision.
+    """Inputs X and Z of one precision."""
 
-    Parameters
-    ----------
-    X : Floats (..., n, p)
-    Z : Floats (..., m, p)
-    uses : int
-        Number of times that the distances will still be needed.
-    half_norms : Floats (..., n), optional
-        |x_i|^2 / 2, if already known.
-    keeps : bool
-        Whether the matrices of the parts of a kernel are kept, to compute its gradient.
-    """
-
-    X: Floats
-    Z: Floats
-    uses: int = 1
-    half_norms: Floats | None = None
-    keeps: bool = False
+    X: Floats  # (..., n, p)
+    Z: Floats  # (..., m, p)
+    uses: int = 1  # number of times that the distances will still be needed
+    half_norms: Floats | None = None  # |x_i|^2 / 2 (..., n), if already known
+    keeps: bool = False  # whether matrices of a kernel's parts are kept, to compute its gradient
     _distance: Floats | None = field(default=None, init=False)
     _known: dict["Kernel", Floats] = field(default_factory=dict, init=False)
 

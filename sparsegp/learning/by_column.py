@@ -18,6 +18,7 @@ each half, and one pass over the kernel matrix. As a is not quite at the maximum
 first order for one more Newton step: Q + <l, dJ/da>.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -190,22 +191,19 @@ def with_warping(kernel: Kernel, p: int) -> Kernel:
     return kernel.with_warping(p) if isinstance(kernel, Laplace) else kernel
 
 
+@dataclass(eq=False)
 class HeldOut:
-    """Rows for two-fold cross-validation, of which every contiguous range is a sample.
+    """Rows for two-fold cross-validation, of which every contiguous range is a sample."""
 
-    Parameters
-    ----------
-    X : Floats (n, p)
-    target : array (n,)
-    weights : Doubles (n,)
-    n_active : int
-        Maximum number of active rows, which are spread evenly over the rows.
-    """
+    X: Floats  # (n, p)
+    target: Any  # (n,)
+    weights: Doubles  # (n,)
+    n_active: int  # maximum number of active rows, which are spread evenly over the rows
 
-    def __init__(self, X: Floats, target: Any, weights: Doubles, n_active: int) -> None:
-        n, m = len(X), min(len(X), n_active)
-        self.X, self.target, self.weights, self.active = X, target, weights, np.arange(m) * n // m
-        self.n_classes = max(int(target.max()) + 1, 2)  # a rare class may be left out
+    def __post_init__(self) -> None:
+        n, m = len(self.X), min(len(self.X), self.n_active)
+        self.active = np.arange(m) * n // m
+        self.n_classes = max(int(self.target.max()) + 1, 2)  # a rare class may be left out
         self.halves = slice(0, -(-n // 2)), slice(-(-n // 2), n)
         self._former: dict[int, Floats] = {}
 
@@ -264,23 +262,9 @@ class HeldOut:
 class Fit:
     """Coefficients c close to the maximum of the log likelihood minus |c|^2 / 2.
 
-    The ascent begins with a Newton step from the latent values of an earlier fit. Its metric is the
-    curvature there, averaged over the classes as if they were independent.
-
-    Parameters
-    ----------
-    rows : Softmax
-    start : Floats (n, K)
-        Latent values of a fit with another kernel.
-
-    Attributes
-    ----------
-    precondition : callable
-        Applies the inverse of the metric I + F W F^T, with row curvatures W, to (m, K).
-    point, gradient : Doubles (m, K)
-        Coefficients, and the gradient there.
-    latent, slope, probability : Floats (n, K)
-        Latent values, gradient of the log likelihood with respect to them, and probabilities.
+    The ascent begins with a Newton step from the latent values (n, K) of an earlier fit. Its metric
+    is the curvature there, averaged over the classes as if they were independent: I + F W F^T with
+    row curvatures W.
     """
 
     def __init__(self, rows: Softmax, start: Floats) -> None:
@@ -290,9 +274,8 @@ class Fit:
         scaled = drop_tiny(rows.features * np.sqrt(rows.weighted(curvature)))
         metric = (scaled @ scaled.T).astype(np.float64)
         metric[np.diag_indices_from(metric)] += 1.0
-        # I + F W F^T, with row curvatures W
         factor = linalg.lower_cholesky(metric, "the curvature of a small fit", in_place=True)
-        self.precondition = partial(linalg.solve_factored, factor)
+        self.precondition = partial(linalg.solve_factored, factor)  # for (m, K)
         newton = rows.weighted(curvature[:, np.newaxis] * start + gradient)
 
         def function(c: Doubles) -> tuple[float, Doubles]:
@@ -300,8 +283,8 @@ class Fit:
 
         ascent = Ascent.at(self.precondition(rows.coefficient_gradient(newton)), function)
         rows.maximise(ascent, function, self.precondition, FIT_TOLERANCE)
-        self.point, self.gradient = ascent.point, ascent.gradient
-        self.latent = rows.latent(self.point)
+        self.point, self.gradient = ascent.point, ascent.gradient  # (m, K)
+        self.latent = rows.latent(self.point)  # (n, K), as are the gradient there and probabilities
         gradient = rows.log_p_and_gradient(self.latent)[1]
         self.slope, self.probability = rows.weighted(gradient), rows.probability(gradient)
 

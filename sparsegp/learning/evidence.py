@@ -60,31 +60,28 @@ SumRows = Callable[[Sequence[Process], Likelihood], list[RowSums]]
 class Evidence:
     """Value of the criterion phi = -log Q(D), in nats, and its gradient.
 
-    For fixed sites that is the gradient in the parameters of all kernels in turn, (q,) (eq. 14),
-    and of the likelihood, (r,) (eq. 12). The gradient in the precisions and shifts of the sites,
-    (2, d), is zero for sites of precision zero, and loses digits where precisions differ by many
-    orders of magnitude.
+    The gradient in the sites is zero for sites of precision zero, and loses digits where precisions
+    differ by many orders of magnitude.
     """
 
     phi: float
-    kernels: Doubles
-    likelihood: Doubles
-    sites: Doubles
+    kernels: Doubles  # in the parameters of all kernels in turn, for fixed sites (q,) (eq. 14)
+    likelihood: Doubles  # in the parameters of the likelihood, for fixed sites (r,) (eq. 12)
+    sites: Doubles  # in the precisions and shifts of the sites (2, d)
 
 
 @dataclass(frozen=True)
 class Members:
     """D rows that are active for at least one process, and the processes of each.
 
-    `places` has the indices of the active rows of each process, (d_c,), among the D rows. The sites
-    of all processes are stored in one array (2, d), process by process, each in the order of its
-    places. Row weights (D,) are for Gaussian noise only.
+    The sites of all processes are stored in one array (2, d), process by process, each in the order
+    of its places.
     """
 
-    x: Floats
-    target: Any
-    places: Sequence[Integers]
-    weight: Doubles | None = None
+    x: Floats  # (D, p)
+    target: Any  # (D,)
+    places: Sequence[Integers]  # of the active rows of each process (d_c,), among the D rows
+    weight: Doubles | None = None  # row weights (D,), for Gaussian noise only
 
     @classmethod
     def of_sites(
@@ -110,22 +107,8 @@ class Members:
 class ActivePart:
     """Posterior of one process at all rows that are active for some process (SLH eq. 4).
 
-    Parameters
-    ----------
-    kernel : Kernel
-    x : Floats (D, p)
-    sites : Doubles (2, d)
-    places : Integers (d,)
-        Indices of the active rows of this process among the D rows.
-
-    Attributes
-    ----------
-    process : Process
-    M : Doubles (D, d)
-    log_determinant : float
-        log |L|.
-    precision, mean, variance, kept, u, v : Doubles (D,)
-        pi, h, a, c, u and v.
+    The active rows of this process are at `places` (d,) among these rows x (D, p), and have the
+    sites (2, d). Here `precision`, `mean`, `variance` and `kept` are pi, h, a and c, (D,) each.
 
     Raises
     ------
@@ -143,7 +126,7 @@ class ActivePart:
             np.eye(len(own)) + scale[:, np.newaxis] * covariance[places] * scale,
             "I + Pi^1/2 K Pi^1/2",
         )
-        self.log_determinant = float(np.log(np.diagonal(factor)).sum())
+        self.log_determinant = float(np.log(np.diagonal(factor)).sum())  # log |L|
         inverse = inverse_lower(factor)
         root = scale[:, np.newaxis] * inverse.T
         beta = inverse @ scaled

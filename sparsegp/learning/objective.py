@@ -24,12 +24,11 @@ class Objective:
     """Function to minimise: phi(parameters, sites) - log P(parameters), in nats.
 
     For Gaussian noise the sites are functions of its variance: `evaluate` then ignores the given
-    sites, uses these, and returns the full gradient. The kernels, one for each latent value, and
-    the likelihood are the initial ones; they define the parameters.
+    sites, uses these, and returns the full gradient.
     """
 
-    kernels: Sequence[Kernel]
-    likelihood: Likelihood
+    kernels: Sequence[Kernel]  # the initial ones, one for each latent value
+    likelihood: Likelihood  # the initial one; both define the parameters
     members: Members  # the active rows; for a single process in the order of inclusion
     sum_rows: SumRows  # computes the sums over all other rows that count
     hyperprior: Hyperprior = field(default_factory=Hyperprior)

@@ -10,7 +10,7 @@ depends neither on the number of parallel trials, nor on interruptions.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sparsegp.kernels import RBF, ByColumn, Kernel, Linear, Sum, parse
@@ -51,20 +51,18 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
     return under_way.choice(ALL_RUNGS if complete else OUT_OF_TIME)
 
 
+@dataclass(eq=False)
 class Search:
-    """State of a search; its stages return whether there was time for all of their trials.
+    """State of a search; its stages return whether there was time for all of their trials."""
 
-    Parameters
-    ----------
-    candidates, plan, try_out
-        See `search`.
-    """
+    candidates: Candidates
+    plan: Plan
+    try_out: TryOut
 
-    def __init__(self, candidates: Candidates, plan: Plan, try_out: TryOut) -> None:
-        self.candidates, self.plan, self.try_out = candidates, plan, try_out
+    def __post_init__(self) -> None:
         self.outcomes: dict[int, Outcome] = {}  # of the last completed stage, by candidate number
         self.winner = 0
-        self.n_active = plan.sizes[0] if plan.sizes else None  # chosen so far
+        self.n_active = self.plan.sizes[0] if self.plan.sizes else None  # chosen so far
         self.slower: set[int] = set()  # sums and candidates with a metric, whose fits take longer
         self.is_reestimated = False  # whether length scales have been
 

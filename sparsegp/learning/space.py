@@ -7,6 +7,7 @@ of many kinds; then come points that cover the grid evenly (`spread`).
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -79,28 +80,25 @@ def spread(seed: int, sizes: Sequence[int]) -> list[Point]:
     return list(found)
 
 
+@dataclass(eq=False)
 class Candidates:
     """Numbered candidates, added as they are needed.
 
     Number 0 is the kernel of the settings with their scaling.
-
-    Parameters
-    ----------
-    kernel : str
-        Text of the kernel of the settings.
-    variances : mapping of str to Doubles (p,)
-        Variances of the scaled columns by scaling rule, the rule of the settings first.
-    seed : int
     """
 
-    def __init__(self, kernel: str, variances: Mapping[str, Doubles], seed: int) -> None:
-        rules = list(variances)
+    kernel: str  # text of the kernel of the settings
+    # of the scaled columns (p,) by scaling rule, the rule of the settings first
+    variances: Mapping[str, Doubles]
+    seed: int
+
+    def __post_init__(self) -> None:
+        variances, rules = self.variances, list(self.variances)
         self.n_columns = len(variances[rules[0]])
         few = self.n_columns <= MAX_ROUGH_COLUMNS
         n_families = len(FAMILIES) if few else FAMILIES.index("laplace")
         self.sizes = (n_families, len(FACTORS), len(VARIANCES), len(rules))
-        self._variances, self._seed = variances, seed
-        given = parse(kernel)
+        given = parse(self.kernel)
         filled = [Candidate(str(given.fill(each)), rule) for rule, each in variances.items()]
         self.known = filled[:1]  # all candidates so far, by number
         for point in INITIAL_POINTS if few else WIDE_POINTS:
@@ -116,7 +114,7 @@ class Candidates:
         """Return the numbers of the first candidates; by default no points of `spread`."""
         count = self.n_first if count is None else count
         found = dict.fromkeys(range(min(count, self.n_first)))
-        for point in spread(self._seed, self.sizes) if count > self.n_first else ():
+        for point in spread(self.seed, self.sizes) if count > self.n_first else ():
             if len(found) == count:
                 break
             found[self._number(point)] = None
@@ -124,8 +122,8 @@ class Candidates:
 
     def _number(self, point: Point) -> int:
         """Return the number of a point, added to `known` if it is new."""
-        rule = list(self._variances)[point.scaling]
-        candidate = Candidate(str(point.kernel(self._variances[rule])), rule)
+        rule = list(self.variances)[point.scaling]
+        candidate = Candidate(str(point.kernel(self.variances[rule])), rule)
         if candidate not in self.known:
             self.known.append(candidate)
         return self.known.index(candidate)

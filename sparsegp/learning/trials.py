@@ -86,25 +86,13 @@ out."""
 class Choice:
     """Result of a search.
 
-    Attributes
-    ----------
-    kernel : str
-        Text in full precision.
-    scaling : str
-        Scaling rule.
-    metric : str
-    n_active : int or None
-        Number of active rows, if it was not given.
-    nlpp : float or None
-        NLPP of its last trial on the held-out rows; optimistic if that used length scales
-        re-estimated from these rows too. None if no trial of it has succeeded.
-    ended : str
-        Why the search ended: `ALL_RUNGS` or `OUT_OF_TIME`.
+    `nlpp` is that of its last trial on the held-out rows; optimistic if that used length scales
+    re-estimated from these rows too, and None if no trial of it has succeeded.
     """
 
-    kernel: str
-    scaling: str
+    kernel: str  # its text in full precision
+    scaling: str  # the scaling rule
     metric: str
-    n_active: int | None
+    n_active: int | None  # number of active rows, if it was not given
     nlpp: float | None
-    ended: str
+    ended: str  # why the search ended: `ALL_RUNGS` or `OUT_OF_TIME`

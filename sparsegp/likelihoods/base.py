@@ -29,19 +29,13 @@ DIFFERENCE = 1e-5
 class Moments:
     """Log Z, Z = E[p(y|u)], of n rows with R latent values, and its derivatives.
 
-    Attributes
-    ----------
-    log_z : Doubles (n,)
-    slope : Doubles (n, R)
-        d log Z / d mean_r (alpha of SLH).
-    curvature : Doubles (n, R)
-        -d2 log Z / d mean_r^2 (nu of SLH); the moment-matching site has the precision
-        nu / (1 - a nu), with a the latent variance.
+    The moment-matching site has the precision nu / (1 - a nu), with a the latent variance and nu
+    the curvature.
     """
 
-    log_z: Doubles
-    slope: Doubles
-    curvature: Doubles
+    log_z: Doubles  # (n,)
+    slope: Doubles  # d log Z / d mean_r (alpha of SLH), (n, R)
+    curvature: Doubles  # -d2 log Z / d mean_r^2 (nu of SLH), (n, R)
 
 
 LIKELIHOODS: Registry[type["Likelihood"]] = Registry("likelihood")

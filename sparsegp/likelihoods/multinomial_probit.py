@@ -84,12 +84,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     def moments(self, mean: Doubles, variance: Doubles, target: Integers) -> Moments:
         """Return log Z and its derivatives for all K classes, with one quadrature per row.
 
-        Parameters
-        ----------
-        mean : Doubles (n, K)
-        variance : Doubles (n, K) or (n, 1)
-            Either way the quadrature is the one for different variances.
-        target : Integers (n,)
+        It is the one for different variances, even if the variance is (n, 1); see `Likelihood`.
         """
         mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
         n, n_classes = mean.shape
@@ -105,16 +100,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         return Moments(log_z, slope, curvature / (1 + variance))
 
     def log_z(self, mean: Doubles, variance: Doubles, target: Integers) -> Doubles:
-        """Return log Z of the target class, (n,).
-
-        Parameters
-        ----------
-        mean : Doubles (n, K)
-        variance : Doubles (n, 1) or (n, K)
-            Latent variances s; one column if the classes share them.
-        target : Integers (n,)
-            Class codes.
-        """
+        """Return log Z, (n,), faster if the classes share the variance (n, 1); see `Likelihood`."""
         out = np.empty(len(target))
         for rows, _, _, terms in self._quadrature(self._biased(mean), variance, target):
             out[rows] = terms.log_z
@@ -184,11 +170,6 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
 
         because h' = -h (z + h). Rows and columns sum to zero; the eigenvalues are between 0, as Z
         is log-concave, and 1.
-
-        Parameters
-        ----------
-        mean : Doubles (n, K)
-        target : Integers (n,)
         """
         out = np.empty((*mean.shape, mean.shape[1]))
         for rows, gap, _, terms in self._quadrature(self._biased(mean), None, target):
@@ -203,7 +184,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         return out
 
     def curvature_gradient(self, mean: Doubles, target: Integers, weights: Doubles) -> Doubles:
-        """Return the gradient of tr(W C) in the means, with C the `curvature`, (n, K).
+        """Return the gradient of tr(W C), C the `curvature`, in the means, for symmetric W, (n, K).
 
         With W' the weights of the gaps, c = h - E[h] and h' = -h (z + h), minus the derivative of
         tr(W C) with respect to g_l is
@@ -211,13 +192,6 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
             W'_ll E[h''_l] + sum_j W'_jj Cov(h'_j, h_l) + 2 Cov(h'_l, (W'h)_l) + E[c_l c'W'c]
 
         where (W'h)_l = sum_k W'_lk h_k: the third derivatives of log Z contracted with W'.
-
-        Parameters
-        ----------
-        mean : Doubles (n, K)
-        target : Integers (n,)
-        weights : Doubles (n, K, K)
-            Symmetric.
         """
         fall = np.empty((mean.shape[1] - 1, len(target)))
         for rows, gap, _, terms in self._quadrature(self._biased(mean), None, target):

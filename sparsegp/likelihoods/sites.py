@@ -91,17 +91,12 @@ def moments(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> S
 class SiteRule:
     """A likelihood, and the rule that turns its terms into sites.
 
-    Parameters
-    ----------
-    likelihood : Likelihood
-    name : str
-        Name in `RULES`.
-    threshold : float
-        Rows are included if the precision of their site exceeds it (epsilon of SLH algorithm 1).
+    Rows are included if the precision of their site exceeds a threshold (epsilon of SLH
+    algorithm 1).
     """
 
     likelihood: Likelihood
-    name: str = "variational"
+    name: str = "variational"  # in `RULES`
     threshold: float = 0.0
 
     def sites(

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from sparsegp.types import Doubles
 
+ACCEPTANCE = 0.8
+"""Mean acceptance probability to which the step size is adapted."""
 DIVERGENCE = 1000.0
 """Excess of the energy over the initial H, in nats, at which a trajectory has diverged."""
 PRIOR_VARIANCE, WEIGHT = 1e-3, 5.0
@@ -28,21 +30,12 @@ PRIOR_VARIANCE, WEIGHT = 1e-3, 5.0
 
 @dataclass(frozen=True)
 class Point:
-    """A position and the energy there.
+    """A position and the energy there."""
 
-    Attributes
-    ----------
-    position : Doubles (q,)
-    energy : float
-        Infinite if the density is zero or could not be computed.
-    gradient : Doubles (q,)
-    hint : array
-        Starting point for the evaluation at a nearby position.
-    """
-
-    position: Doubles
-    energy: float
-    gradient: Doubles
+    position: Doubles  # (q,)
+    energy: float  # infinite if the density is zero or could not be computed
+    gradient: Doubles  # (q,)
+    # starting point for the evaluation at a nearby position
     hint: NDArray[Any] = field(default_factory=lambda: np.empty(0))
 
 
@@ -54,24 +47,16 @@ Energy: TypeAlias = Callable[[Doubles, NDArray[Any]], Point]
 class Chain:
     """State of a chain: its point, and its adaptation to the target.
 
-    Attributes
-    ----------
-    point : Point
-    mass, mean, square : Doubles (q,)
-        Masses, and mean and sum of squared deviations of the positions in the second quarter of
-        the burn-in.
-    step_size : float
-        Leapfrog step size in the next step.
-    number : int
-        Number of steps made.
+    Mean and sum of squared deviations are those of the positions in the second quarter of the
+    burn-in.
     """
 
     point: Point
-    mass: Doubles
-    mean: Doubles
-    square: Doubles
-    step_size: float
-    number: int = 0
+    mass: Doubles  # masses (q,)
+    mean: Doubles  # (q,)
+    square: Doubles  # sum of squared deviations (q,)
+    step_size: float  # leapfrog step size in the next step
+    number: int = 0  # of steps made
 
     @classmethod
     def begin(cls, point: Point, step_size: float = 0.1) -> "Chain":
@@ -99,14 +84,9 @@ def leapfrog(
 
 
 def advance(
-    energy: Energy,
-    chain: Chain,
-    key: Sequence[int],
-    burn_in: int,
-    leapfrogs: int = 10,
-    acceptance: float = 0.8,
-) -> tuple[Chain, float]:
-    """Return the chain after one more step, and the acceptance probability of that step.
+    energy: Energy, chain: Chain, key: Sequence[int], burn_in: int, leapfrogs: int = 10
+) -> Chain:
+    """Return the chain after one more step.
 
     Parameters
     ----------
@@ -118,8 +98,6 @@ def advance(
         Number of steps during which step size and masses are adapted.
     leapfrogs : int
         Maximum number of leapfrog steps; their number is uniform from 1.
-    acceptance : float
-        Target of the mean acceptance probability.
     """
     rng = np.random.default_rng([*key, chain.number])
     momentum = np.sqrt(chain.mass) * rng.standard_normal(len(chain.mass))
@@ -128,11 +106,10 @@ def advance(
     gain = chain.point.energy + _kinetic(momentum, chain.mass)
     gain -= end.energy + _kinetic(final, chain.mass)
     gain = -np.inf if np.isnan(gain) else gain
-    probability = float(np.exp(min(0.0, gain)))
     chain = replace(chain, point=end if bar < gain else chain.point, number=chain.number + 1)
-    if chain.number <= burn_in:
-        chain = _adapted(chain, burn_in, probability - acceptance)
-    return chain, probability
+    if chain.number > burn_in:
+        return chain
+    return _adapted(chain, burn_in, float(np.exp(min(0.0, gain))) - ACCEPTANCE)
 
 
 def _kinetic(momentum: Doubles, mass: Doubles) -> float:

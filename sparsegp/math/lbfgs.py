@@ -22,26 +22,14 @@ class Ascent:
 
     The metric B approximates minus the Hessian from above; it is corrected by the steps and
     gradient changes of the last iterations (Nocedal & Wright 2006, algorithm 7.4).
-
-    Parameters
-    ----------
-    point : Doubles
-        Current point, of any shape.
-    value : float
-    gradient : Doubles
-        Gradient at the point.
-    steps, changes : list of Doubles
-        Last steps, and the decrease of the gradient along each.
-    gains : list of float
-        Increase of the value along each of these steps.
     """
 
-    point: Doubles
+    point: Doubles  # current one, of any shape
     value: float
-    gradient: Doubles
-    steps: list[Doubles] = field(default_factory=list)
-    changes: list[Doubles] = field(default_factory=list)
-    gains: list[float] = field(default_factory=list)
+    gradient: Doubles  # at the point
+    steps: list[Doubles] = field(default_factory=list)  # the last ones
+    changes: list[Doubles] = field(default_factory=list)  # decrease of the gradient along each
+    gains: list[float] = field(default_factory=list)  # increase of the value along each
 
     def __post_init__(self) -> None:
         shapes = [each.shape for each in (self.gradient, *self.steps, *self.changes)]

@@ -116,21 +116,11 @@ def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class ProductTerms:
-    """Terms of the quadrature of E_u[prod_j Phi(z_j)].
+    """Terms of the quadrature of E_u[prod_j Phi(z_j)]."""
 
-    Attributes
-    ----------
-    log_terms : Floats (q, n)
-        Their exponentials sum to the expectation.
-    hazard : Floats (j, q, n)
-        phi(z_j) / Phi(z_j) at every node.
-    node : Floats (q, n)
-        Nodes u.
-    """
-
-    log_terms: Floats
-    hazard: Floats
-    node: Floats
+    log_terms: Floats  # their exponentials sum to the expectation, (q, n)
+    hazard: Floats  # phi(z_j) / Phi(z_j) at every node, (j, q, n)
+    node: Floats  # nodes u (q, n)
 
     @cached_property
     def log_z(self) -> Floats:

@@ -14,18 +14,10 @@ MAX_KNOTS = 500
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Some order statistics of n numbers.
+    """Some order statistics of n numbers."""
 
-    Attributes
-    ----------
-    knots : Doubles (m,)
-        Numbers of the ranks ceil(n j / m) for j = 1 to m; all numbers if n is small.
-    n : int
-        Number of the numbers; with weights their effective number (sum w)^2 / sum w^2.
-    """
-
-    knots: Doubles
-    n: int
+    knots: Doubles  # numbers of the ranks ceil(n j / m) for j = 1 to m; all numbers if n is small
+    n: int  # with weights the effective number (sum w)^2 / sum w^2
 
     def __post_init__(self) -> None:
         counted = self.knots.shape == (min(self.n, MAX_KNOTS),) and self.n > 0

@@ -95,7 +95,7 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
         "objective": ascent.value,
         "rounds": state.rounds + (state.search.best.rounds if state.search.best else 0),
         "jitter_of_penalty": problem.jitter,
-        "jitter_of_metric": max(jitter for _, jitter in problem.metric),
+        "jitter_of_metric": max(jitter for _, jitter in problem.metric()),
         **asdict(plan.calibration),
         "validation_nlpp": plan.validation_nlpp,
     }
@@ -175,7 +175,6 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
         calibration = replace(MEAN_ONLY, prior_scale=scale)
         return Plan(calibration, validation_nlpp=tried, scores=left_out)
     search, small = state.search, rows.tolerance / TILE
-    problem.joined = False
     while not search.over:
         columns = columns_of_part(rows.n_rows) if search.part else TILE
         problem.set_scale(scale_of(search.step), columns)

@@ -133,20 +133,13 @@ def lower_covariance(kernel: Kernel, x: Doubles) -> Doubles:
 class Calibration(Checked):
     """Calibration of latent values into probabilities.
 
-    Attributes
-    ----------
-    temperature : float
-        Divisor of the latent means, and of what the likelihood adds to them
-        (`Likelihood.tempered`).
-    variance_weight : float
-        Factor of the latent variances.
-    prior_scale : float
-        Prior variance factor: multiplies the variances of the kernels (posterior `all`).
+    Latent means, and what the likelihood adds to them (`Likelihood.tempered`), are divided by the
+    temperature.
     """
 
     temperature: float = setting(1.0, least=1e-6)
-    variance_weight: float = setting(1.0, least=0.0)
-    prior_scale: float = setting(1.0, least=0.0)
+    variance_weight: float = setting(1.0, least=0.0)  # factor of the latent variances
+    prior_scale: float = setting(1.0, least=0.0)  # factor of the prior variances (posterior `all`)
 
     def log_probabilities(
         self, likelihood: Likelihood, mean: Doubles, variance: Doubles
@@ -192,11 +185,9 @@ class Rows(Protocol):
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
         """Call a method on the blocks of training rows and return the answers."""
-        ...
 
     def sum_blocks(self, method: str, *args: Any) -> Any:
         """Call a method on the blocks of training rows and return the sum of the answers."""
-        ...
 
     def report(self, state: Any, rounds: int, **figures: float) -> None:
         """Record the end of an iteration; may raise Interrupted.
@@ -210,4 +201,3 @@ class Rows(Protocol):
         **figures
             Numbers that may be displayed.
         """
-        ...

@@ -46,15 +46,12 @@ def step_of(scale: float) -> int:
 
 @dataclass(frozen=True)
 class Peak:
-    """Best iteration of the ascent so many steps from the kernel's own variance.
+    """Best iteration of an ascent."""
 
-    `log_z` (a,) are the log predictive probabilities of the validation rows, `ascent` its state.
-    """
-
-    step: int
-    rounds: int
-    log_z: Doubles
-    ascent: Ascent
+    step: int  # steps of the prior variance from the kernel's own
+    rounds: int  # number of iterations
+    log_z: Doubles  # log predictive probabilities of the validation rows (a,)
+    ascent: Ascent  # its state
 
     @property
     def nlpp(self) -> float:

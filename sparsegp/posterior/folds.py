@@ -17,7 +17,6 @@ all latent values of all rows. Temperature, variance weight and early stopping a
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -71,8 +70,7 @@ class Folds(Problem):
         """Return the sum of log Z over the rows that count, and its gradient; see `Problem`."""
         mean = self.means(c)
         target, counts = np.repeat(self.target, self.n_sets), self.counts
-        likelihood: Any = self.active.likelihood  # one that has variational sites
-        log_z, p = likelihood.mean_gradient(mean.reshape(len(target), -1), target)
+        log_z, p = self.active.likelihood.mean_gradient(mean.reshape(len(target), -1), target)
         if self.each is not None:
             log_z, p = log_z * self.each, p * self.each[:, np.newaxis]
         p = np.where(counts[:, np.newaxis], p, 0.0).reshape(mean.shape)

@@ -39,18 +39,13 @@ COVERAGE = Setting("coverage", float, 0.95, optional=False, above=0.0, below=1.0
 
 @dataclass(frozen=True)
 class Span:
-    """Active rows of one class, or all active rows of a regression.
-
-    `places` are their positions among the active rows (d_c,), `x` their stretched inputs (d_c, p),
-    `precision` that of their sites (d_c,), and `factor` is L, with L L^T their covariance plus
-    1 / precision on the diagonal.
-    """
+    """Active rows of one class, or all active rows of a regression."""
 
     kernel: Kernel
-    places: Integers
-    x: Doubles
-    precision: Doubles
-    factor: Doubles
+    places: Integers  # their positions among the active rows (d_c,)
+    x: Doubles  # their stretched inputs (d_c, p)
+    precision: Doubles  # that of their sites (d_c,)
+    factor: Doubles  # L, with L L^T their covariance plus 1 / precision on the diagonal
 
     def shares(self, x: Doubles) -> Doubles:
         """Return the fraction of the prior variance that remains at stretched rows x (n, p).
@@ -101,7 +96,8 @@ def _stretched(x: Floats) -> Doubles:
 
 
 def _share(left: Doubles, prior: Doubles) -> Doubles:
-    return np.divide(left, prior, out=np.ones_like(left), where=prior > 0.0)
+    """Return what is left of the prior, rounded, so that all of it is 1 on any machine."""
+    return np.divide(left, prior, out=np.ones_like(left), where=prior > 0.0).round(12)
 
 
 def mass_of_more_probable(probabilities: Doubles) -> Doubles:

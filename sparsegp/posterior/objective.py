@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sparsegp.math import linalg
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.math.linalg import (
-    BLOCK,
-    jittered_cholesky,
-    lower_cholesky,
-    solve_factored,
-    solve_lower,
-)
 from sparsegp.math.products import TILE
 from sparsegp.math.subnormals import rounded
 from sparsegp.math.summation import quantum
@@ -34,28 +28,14 @@ depend, in the last bit, on the partition into blocks."""
 class Problem:
     """The objective and its metric, as sums over row blocks.
 
-    Parameters
-    ----------
-    active : ActiveRows
-    rows : Rows
-    joined : bool
-        Whether validation rows count.
-
-    Attributes
-    ----------
-    validation : Doubles (a,)
-        Unless they count, the log predictive probabilities of the validation rows at the last
-        evaluation, times their weights divided by the mean weight.
-    jitter : float
-        That of C in P, see `penalty_jitter`.
-    tilt : Doubles (C, d, R), optional
-        Its product with the coefficients is subtracted from the objective.
+    Unless the validation rows are `joined` and count, `validation` (a,) has their log predictive
+    probabilities at the last evaluation, times their weights divided by the mean weight.
     """
 
-    def __init__(self, active: ActiveRows, rows: Rows, joined: bool = False) -> None:
-        self.active, self.rows, self.joined = active, rows, joined
-        self.validation = np.empty(0)
-        self.tilt: Doubles | None = None
+    def __init__(self, active: ActiveRows, rows: Rows) -> None:
+        self.active, self.rows = active, rows
+        self.joined, self.validation = False, np.empty(0)
+        self.tilt: Doubles | None = None  # (C, d, R); its product with c is subtracted
         x = np.asarray(active.x, dtype=np.float64)
         variances = np.stack([kernel.diag(x) for kernel in active.kernels])
         largest, mean = float(variances.max()), float(variances.mean(axis=1).max())
@@ -66,7 +46,7 @@ class Problem:
         }
         self.resolution = 4.0 * self.quanta["value"]
         factors = self.factors = active.factors()
-        self.jitter = penalty_jitter(mean, len(x), rows.precision)
+        self.jitter = penalty_jitter(mean, len(x), rows.precision)  # of C in P
         if rows.past is not None:
             self.jitter = max(self.jitter, JITTER * mean)
         self.whole = active.penalties(factors, self.jitter)  # P at the kernels' own variance
@@ -94,19 +74,14 @@ class Problem:
         self._metric: dict[str, list[tuple[Any, float]]] = {}  # by precision, computed on demand
         self._reduced: list[tuple[Doubles, float]] = []
 
-    @property
-    def metric(self) -> list[tuple[Doubles, float]]:
-        """Lower factor of B of each kernel, and its jitter relative to the mean of the diagonal."""
-        return self._metric_in(np.dtype(np.float64))
-
-    def _metric_in(self, precision: np.dtype[Any]) -> list[tuple[Any, float]]:
-        """Return the metric with factors in the given precision."""
-        if precision.name not in self._metric:
+    def metric(self, precision: DTypeLike = np.float64) -> list[tuple[Any, float]]:
+        """Return the lower factor of B of each kernel, and its jitter over the mean diagonal."""
+        if (name := np.dtype(precision).name) not in self._metric:
             least = float(np.finfo(self.rows.precision).eps)
             kernels = range(len(self.whole))
             make = [functools.partial(self._curvature, k, precision) for k in kernels]
-            self._metric[precision.name] = [jittered_cholesky(B, METRIC, least) for B in make]
-        return self._metric[precision.name]
+            self._metric[name] = [linalg.jittered_cholesky(B, METRIC, least) for B in make]
+        return self._metric[name]
 
     @property
     def penalty(self) -> list[Doubles]:
@@ -120,8 +95,8 @@ class Problem:
         weight = self.active.likelihood.metric_curvature * self.columns / TILE
         diagonal = float(np.trace(self.whole[k]) / self.scale + np.trace(self.gram[k]) * weight)
         diagonal /= len(B)
-        for start in range(0, len(B), BLOCK):  # small temporaries
-            some = slice(start, start + BLOCK)
+        for start in range(0, len(B), linalg.BLOCK):  # small temporaries
+            some = slice(start, start + linalg.BLOCK)
             whole = self.whole[k][some] / self.scale + self.gram[k][some] * weight
             B[some] = rounded(whole, precision, diagonal)
         return B
@@ -132,9 +107,11 @@ class Problem:
             n_kernels, (d, n_latent) = len(self.active.kernels), self.active.site.shape
             return np.zeros((n_kernels, d, n_latent // n_kernels))
         least = float(np.finfo(np.float32).eps)  # as precise as G
-        factors = (jittered_cholesky(Q, "what is left of old rows", least) for Q in self.penalty)
-        pairs = zip(factors, self.force, strict=True)
-        return np.stack([solve_factored(factor, force) for (factor, _), force in pairs])
+        found = []
+        for Q, force in zip(self.penalty, self.force, strict=True):
+            factor, _ = linalg.jittered_cholesky(Q, "what is left of old rows", least)
+            found.append(linalg.solve_factored(factor, force))
+        return np.stack(found)
 
     def begin(self, point: Doubles | None = None) -> Ascent:
         """Return an ascent from a point, by default from `start`."""
@@ -176,20 +153,21 @@ class Problem:
         A direction of ascent needs no more, and single precision halves the time of factors.
         """
         precision = self.rows.precision
-        pairs = zip(self._metric_in(precision), right.astype(precision), strict=True)
-        found = np.stack([solve_factored(factor, part) for (factor, _), part in pairs])
+        pairs = zip(self.metric(precision), right.astype(precision), strict=True)
+        found = np.stack([linalg.solve_factored(factor, part) for (factor, _), part in pairs])
         return np.asarray(found, dtype=np.float64)
 
     def weights(self, c: Doubles, calibration: Calibration) -> PosteriorWeights:
         """Return the posterior with coefficients (C, d, R), without the gain."""
-        whitened = [*map(functools.partial(solve_lower, transposed=True), self.factors, c)]
+        pairs = zip(self.factors, c, strict=True)
+        whitened = [linalg.solve_lower(factor, part, transposed=True) for factor, part in pairs]
         reduction, jitters = zip(*self.reductions(), strict=True)
         report = {"jitter": max(jitters)}
         return PosteriorWeights(list(c), None, reduction, calibration, report, whitened=whitened)
 
     def gain(self) -> list[Doubles]:
         """Return the factors of B, rounded in place as a model stores them: after all else."""
-        return [_rounded(factor) for factor, _ in self.metric]
+        return [_rounded(factor) for factor, _ in self.metric()]
 
     def reductions(self) -> list[tuple[Doubles, float]]:
         """Return W of each kernel, rounded as a model stores it, and its jitter."""
@@ -206,13 +184,13 @@ class Problem:
 
     def _with_min_jitter(self, k: int, least: float) -> Doubles:
         """Return the lower factor of B of kernel k with at least `least` added to its diagonal."""
-        (factor, jitter), n = self.metric[k], len(self.whole[k])
+        (factor, jitter), n = self.metric()[k], len(self.whole[k])
         added = jitter / (1.0 + jitter) * float(np.vdot(factor, factor)) / n
         if added >= least:
-            return factor
+            return np.asarray(factor)
         B = self._curvature(k)
         B[np.diag_indices_from(B)] += added + least
-        return lower_cholesky(B, METRIC, in_place=True)
+        return linalg.lower_cholesky(B, METRIC, in_place=True)
 
 
 def _rounded(triangle: Doubles) -> Doubles:

@@ -25,14 +25,7 @@ import numpy as np
 
 from sparsegp.errors import NumericalError
 from sparsegp.kernels import Kernel, half_squared_norms
-from sparsegp.math.linalg import (
-    inverse_lower,
-    lower_cholesky,
-    product_of_triangles,
-    reverse_cholesky,
-    solve_lower,
-    triangle_of_inverse,
-)
+from sparsegp.math import linalg
 from sparsegp.math.products import TILE
 from sparsegp.math.subnormals import drop_tiny, rounded
 from sparsegp.posterior.base import COVARIANCE, ActiveRows, PosteriorWeights, lower_covariance
@@ -78,13 +71,13 @@ def reduction(
         C = lower_covariance(kernel, x)
         added, every = jitter * float(C.diagonal().mean()), np.diag_indices_from(C)
         C[every] += added
-        prior = lower_cholesky(C, COVARIANCE, in_place=True)
-        taken = triangle_of_inverse(prior, in_place=True)
+        prior = linalg.lower_cholesky(C, COVARIANCE, in_place=True)
+        taken = linalg.triangle_of_inverse(prior, in_place=True)
         taken *= scale
-        both = product_of_triangles(L, metric(slack * added))
-        taken -= triangle_of_inverse(both, in_place=True)
+        both = linalg.product_of_triangles(L, metric(slack * added))
+        taken -= linalg.triangle_of_inverse(both, in_place=True)
         del both  # large, like the others
-        return reverse_cholesky(taken, "what the data take off the prior variance")
+        return linalg.reverse_cholesky(taken, "what the data take off the prior variance")
 
     for jitter in JITTERS[:-1]:
         with suppress(NumericalError):
@@ -95,25 +88,8 @@ def reduction(
 class Posterior:
     """A Gaussian posterior over the span of the active rows, ready to predict.
 
-    Parameters
-    ----------
-    active : ActiveRows
-    weights : PosteriorWeights
-
-    Attributes
-    ----------
-    kernels : sequence of Kernel
-        C kernels: one for all classes, or one per class.
-    x : sequence of Doubles (d_c, p)
-        Scaled inputs of the active rows of each kernel.
-    half_norms : sequence of Doubles (d_c,)
-        |x|^2 / 2 of these rows.
-    weights : sequence of Doubles (d_c, R)
-        L^-T c of each kernel, for the classes it serves.
-    reduction : sequence of Floats (d_c, d_c)
-        W of each kernel.
-    prior_scale : float
-        Prior variance factor s.
+    Of each kernel, `x` are the scaled inputs of its active rows, `weights` L^-T c (d_c, R) and
+    `reduction` W (d_c, d_c).
     """
 
     def __init__(self, active: ActiveRows, weights: PosteriorWeights) -> None:
@@ -127,9 +103,9 @@ class Posterior:
         if whitened is None or triangles is None:
             factors = active.factors()
             pairs = zip(factors, weights.coefficients, strict=True)
-            whitened = [solve_lower(factor, c, transposed=True) for factor, c in pairs]
+            whitened = [linalg.solve_lower(factor, c, transposed=True) for factor, c in pairs]
             if triangles is None:  # float64: small differences of large variances
-                triangles = [inverse_lower(factor) for factor in factors]
+                triangles = [linalg.inverse_lower(factor) for factor in factors]
         self.weights, self.reduction = whitened, triangles
 
     def latent(

@@ -140,30 +140,16 @@ def _sums(active: ActiveRows, rows: Rows) -> tuple[Doubles, Doubles, float]:
 
 
 class Spectrum:
-    """Factorisation that gives A^-1 for every lambda.
+    """Factorisation that gives A^-1 for every lambda, from P, G and M W y.
 
-    Parameters
-    ----------
-    penalty, gram : Doubles (d, d)
-        P and G.
-    pull : Doubles (d,)
-        M W y.
-    error : float
-        Bound on the error of the eigenvalues of G.
-
-    Attributes
-    ----------
-    shares : Doubles (d,)
-        e.
-    pull : Doubles (d,)
-        Q^T R^-1 M W y.
+    `error` bounds that of the eigenvalues of G.
     """
 
     def __init__(self, penalty: Doubles, gram: Doubles, pull: Doubles, error: float = 0.0) -> None:
         self.error = error
-        self.root, _ = jittered_cholesky(penalty + gram, "the features of all rows")
+        self.root, _ = jittered_cholesky(penalty + gram, "the features of all rows")  # R
         half = solve_lower(self.root, penalty)
-        self.shares, self.vectors = eigh(solve_lower(self.root, half.T))
+        self.shares, self.vectors = eigh(solve_lower(self.root, half.T))  # e and Q
         self.shares = np.clip(self.shares, 0.0, 1.0)
         self.pull = self.rotated(pull)
 
@@ -194,23 +180,7 @@ class Spectrum:
 class LeftOut:
     """Left-out rows, by which noise variance and prior variance factor are chosen.
 
-    They are evenly spaced, and at most `MAX_LEFT_OUT`.
-
-    Parameters
-    ----------
-    active : ActiveRows
-    rows : Rows
-    factor : Doubles (d, d)
-        L.
-    spectrum : Spectrum
-
-    Attributes
-    ----------
-    features : Doubles (d, m)
-        Q^T R^-1 M of these rows.
-    outside : Doubles (m,)
-        t.
-    target, weights : Doubles (m,)
+    They are evenly spaced, and at most `MAX_LEFT_OUT`; `factor` is L.
     """
 
     def __init__(self, active: ActiveRows, rows: Rows, factor: Doubles, spectrum: Spectrum) -> None:
@@ -223,9 +193,9 @@ class LeftOut:
         prior, _ = jittered_cholesky(np.asarray(kernel(own, own), np.float64), "the covariance")
         inside = np.square(solve_lower(prior, cross)).sum(axis=0)
         self.spectrum, self.target = spectrum, np.concatenate(targets)
-        self.features = spectrum.rotated(solve_lower(factor, cross))
+        self.features = spectrum.rotated(solve_lower(factor, cross))  # Q^T R^-1 M (d, m)
         self.squares = self.features**2
-        self.outside = np.maximum(kernel.diag(x) - inside, 0.0)
+        self.outside = np.maximum(kernel.diag(x) - inside, 0.0)  # t (m,)
         self.weights = np.ones(m) if rows.weights is None else rows.weights[drawn]
 
     def negative_log_density(self, log_ratio: float) -> tuple[float, float]:

@@ -259,9 +259,9 @@ def evaluate_two_classes(
     log_probabilities: Doubles,
     codes: Integers,
     classes: Labels,
-    positive: str,
-    threshold: float,
     weights: Doubles | None = None,
+    positive: str | None = None,
+    threshold: float = 0.5,
 ) -> TwoClasses:
     """Compare the log probabilities (n, 2) of two classes with the true ones, codes (n,).
 
@@ -275,6 +275,7 @@ def evaluate_two_classes(
     from sklearn import metrics
 
     names = [str(label) for label in classes.tolist()]
+    positive = names[-1] if positive is None else positive
     if positive not in names or not 0.0 <= threshold <= 1.0:
         raise SettingsError(
             f"the positive class must be {' or '.join(names)}, and the threshold from 0 to 1; got "

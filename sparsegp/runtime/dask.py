@@ -50,14 +50,9 @@ IGNORE: Callable[[Iterator[Any]], Any] = partial(deque, maxlen=0)
 class DaskRuntime(Runtime):
     """Runtime that holds the blocks in the workers of a Dask cluster.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Calls are fastest with ``direct_to_workers=True``.
-    close : callable, optional
-        Shuts down what was started for this runtime.
-    replenish : callable, optional
-        Starts replacements of lost workers, if possible; returns immediately.
+    Calls are fastest if its client has ``direct_to_workers=True``. `close` shuts down what was
+    started for this runtime; `replenish` starts replacements of lost workers, if possible, and
+    returns immediately.
     """
 
     call_timeout = 600.0  # a worker counts as lost if one call takes longer than this,

@@ -28,11 +28,6 @@ class ThreadRuntime(Runtime):
     """Runtime that runs blocks in a pool of threads, by default one for each usable processor.
 
     While it is open, BLAS is limited to one thread in the whole process; `close` restores it.
-
-    Raises
-    ------
-    SettingsError
-        If `n_threads` is less than 1.
     """
 
     def __init__(self, n_threads: int | None = None) -> None:

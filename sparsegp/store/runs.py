@@ -39,20 +39,8 @@ PROGRESS_SECONDS, PROGRESS_SHARE = 2.0, 0.01
 class RunDirectory:
     """Folder of one run, used by one process at a time.
 
-    Parameters
-    ----------
-    path : path or URL
-    keep_last : int
-        Number of checkpoints to keep.
-    on_warning : callable
-        Receives a message about each checkpoint that cannot be read or written.
-    overwrite : bool
-        Whether `open` deletes an existing run.
-
-    Raises
-    ------
-    SettingsError
-        If `path` is not a path or URL, or `keep_last` is not an integer of at least 1.
+    Of its checkpoints, `keep_last` are kept; `on_warning` receives a message about each of them
+    that cannot be read or written. With `overwrite`, `open` deletes an existing run.
     """
 
     def __init__(

@@ -68,7 +68,9 @@ def problem(**settings):
     """Yield the objective after a selection, and the run that holds its rows."""
     chosen = TrainSettings(n_active=12, kernel="2*rbf(2)", **EXACT, **settings)
     with selected((X, Y), chosen) as run:
-        yield Problem(ActiveRows.of(run.block_settings, run.active), run, joined=True), run
+        objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
+        objective.joined = True
+        yield objective, run
 
 
 @pytest.mark.parametrize("per_class", [False, True])
@@ -105,7 +107,7 @@ def test_weights_do_not_depend_on_prior_scales_seen_before():
             objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
             for scale in scales:
                 objective.set_scale(scale)
-                jitters.append(max(jitter for _, jitter in objective.metric))
+                jitters.append(max(jitter for _, jitter in objective.metric()))
             found.append(objective.weights(objective.start(), Calibration()).reduction)
     assert jitters[1] > jitters[0] == jitters[2]
     assert_array_equal(found[0], found[1])

@@ -95,7 +95,7 @@ def test_of_families_that_are_too_large_the_smallest_validates():
 
 def test_folds_have_their_share_of_every_class_and_keep_copies_together():
     target = np.repeat([0, 1, 2], [50, 30, 20])
-    folds = choose_folds(target, TrainSettings())
+    folds = choose_folds(target, TrainSettings(), np.arange(100))
     for code in range(3):
         counts = np.bincount(folds[target == code], minlength=5)
         assert counts.max() - counts.min() <= 1
@@ -104,8 +104,8 @@ def test_folds_have_their_share_of_every_class_and_keep_copies_together():
     assert_array_equal(copied, np.repeat(copied[::4], 4))
     assert len(np.unique(copied)) == 5
     for settings in (TrainSettings(calibration="none"), TrainSettings(posterior="adf")):
-        assert len(choose_folds(target, settings)) == 0
-    assert len(choose_folds(np.repeat([0, 1], 1000), TrainSettings())) == 0
+        assert len(choose_folds(target, settings, np.arange(100))) == 0
+    assert len(choose_folds(np.repeat([0, 1], 1000), TrainSettings(), np.arange(2000))) == 0
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,10 @@ def test_folds_have_their_share_of_every_class_and_keep_copies_together():
 )
 def test_few_rows_of_rare_classes_are_crossed(counts, is_crossed):
     target = np.repeat(np.arange(len(counts)), counts)
-    assert (len(choose_folds(target, TrainSettings())) > 0) == is_crossed
-    assert choose_validation_rows(target, TrainSettings()).any() != is_crossed
-    assert choose_validation_rows(target, TrainSettings(), keeps_scale=True).any()
+    of_rows = target, TrainSettings(), np.arange(len(target))
+    assert (len(choose_folds(*of_rows)) > 0) == is_crossed
+    assert choose_validation_rows(*of_rows).any() != is_crossed
+    assert choose_validation_rows(*of_rows, keeps_scale=True).any()
 
 
 @pytest.mark.slow

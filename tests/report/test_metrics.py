@@ -92,7 +92,7 @@ def test_only_unseen_labels(tmp_path):
     assert math.isnan(found.nlpp)
     assert not found.confusion.any()
     assert found.to_json()["nlpp"] is None
-    one_class = evaluate_two_classes(LOGS_OF_TWO, np.zeros(3, int), TWO, "yes", 0.5)
+    one_class = evaluate_two_classes(LOGS_OF_TWO, np.zeros(3, int), TWO, positive="yes")
     assert len(evaluation_pictures(found, tmp_path, None, one_class)) == 3
 
 
@@ -163,7 +163,7 @@ def test_weights_are_repetitions():
 @pytest.mark.parametrize("codes", [[0, 0, 0], [1, 1, 1], [-1, 0, 0]], ids=str)
 def test_rows_of_one_of_two_classes(codes):
     codes = np.array(codes)
-    found = evaluate_two_classes(LOGS_OF_TWO, codes, TWO, "yes", 0.5)
+    found = evaluate_two_classes(LOGS_OF_TWO, codes, TWO, positive="yes")
     assert math.isnan(found.auc)
     assert found.recall == (codes == 1).mean() * 2 / 3
     assert found.to_json()["auc"] is None
@@ -171,12 +171,12 @@ def test_rows_of_one_of_two_classes(codes):
 
 def test_two_classes():
     codes = np.array([0, 1, 1])
-    found = evaluate_two_classes(LOGS_OF_TWO, codes, TWO, "no", 0.5)
+    found = evaluate_two_classes(LOGS_OF_TWO, codes, TWO, positive="no")
     assert (found.auc, found.average_precision) == (1.0, 1.0)
     assert (found.precision, found.recall, found.f1) == (0.5, 1.0, pytest.approx(2 / 3))
     for positive, threshold in (("maybe", 0.5), ("yes", 1.5)):
         with pytest.raises(SettingsError, match="must be no or yes, and the threshold"):
-            evaluate_two_classes(LOGS_OF_TWO, codes, TWO, positive, threshold)
+            evaluate_two_classes(LOGS_OF_TWO, codes, TWO, None, positive, threshold)
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,8 @@ def test_progress_or_verbose():
 
 def test_recorded():
     records, stream = [], io.StringIO()
-    progress = Recorded(TerminalProgress(stream), records.append)
+    progress = Recorded(TerminalProgress(stream))
+    progress.record = records.append
     progress.message("hello")
     progress.start(10, "rows", "select")
     progress.update(1, error=0.5)
