@@ -171,6 +171,7 @@ def prepare(
         classes, target = train.codes()
     else:
         classes, target = np.empty(0), numbers.encode(train.y, train.source)
+        warn_of_skew(numbers, target, train.source)
     check(len(classes))
     summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
     held_out_target: Any = None
@@ -196,6 +197,15 @@ def warn_of_unlike(weights: Doubles | None, precision: str) -> None:
             "probabilities may be poor: use precision=float64 or weights that differ less",
             factor,
         )
+
+
+def warn_of_skew(numbers: Numbers, target: Doubles, source: str) -> None:
+    """Warn if the noise of standardised targets (n,) can hardly be normal, nor the same for all."""
+    is_positive = numbers.decode(target.min()) > -1e-9 * numbers.scale
+    if is_positive and numbers.scale > numbers.offset:
+        said = "labels of %s are positive or zero, and most are far below the largest; %s"
+        remedy = "if errors grow with them, learn their logarithms (of 1 + y if some are zero)"
+        logger.warning(said, source, remedy)
 
 
 def columns_of(fitted: Any) -> Columns:

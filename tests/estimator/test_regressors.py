@@ -207,3 +207,12 @@ def test_intervals_of_few_rows_cover(n):
         covered.append(np.mean(np.abs(y[300:] - mean) < 1.96 * std))
         assert fitted.noise_variance_ > 1e-4
     assert np.mean(covered) > 0.92
+
+
+@pytest.mark.parametrize(("targets", "is_told"), [("all", True), ("far", False), ("both", False)])
+def test_targets_of_several_orders_of_magnitude(targets, is_told, caplog):
+    X = np.random.default_rng(0).standard_normal((300, 2))
+    counts = np.floor(np.exp(2.0 * X[:, 0]))
+    y = {"all": counts, "far": counts.clip(0, 5) + 5, "both": counts * np.sign(X[:, 1])}[targets]
+    SparseGPRegressor(kernel="rbf", n_active=20).fit(X, y)
+    assert ("learn their logarithms (of 1 + y if some are zero)" in caplog.text) == is_told
