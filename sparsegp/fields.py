@@ -22,6 +22,8 @@ from sparsegp.errors import SettingsError, UnknownNameError, quoted
 T = TypeVar("T", bound=type)
 
 LARGEST_INTEGER = 2**63 - 1
+ELSEWHERE = {"random_state": "seed", "n_inducing": "n_active", "num_inducing": "n_active"}
+"""Settings by their names in other libraries."""
 KINDS = {
     int: "a whole number",
     float: "a number",
@@ -146,7 +148,8 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], whose: str) -> No
     """Raise a `SettingsError` for names that are not known."""
     known = sorted(known)
     if unknown := sorted(str(name) for name in names if name not in known):
-        near = [each for name in unknown for each in get_close_matches(name, known, 1, 0.8)]
+        alike = [ELSEWHERE.get(name, name) for name in unknown]
+        near = [each for name in alike for each in get_close_matches(name, known, 1, 0.8)]
         meant = f"did you mean {', '.join(f'`{name}`' for name in near)}? It" if near else "it"
         raise SettingsError(
             f"{whose} has no settings {', '.join(f'`{name}`' for name in unknown)}; {meant} knows "

@@ -83,6 +83,8 @@ def test_unknown_names_are_refused(owner):
         settings_given(**owner, n_rows=3)
     with pytest.raises(SettingsError, match=r"settings `kernle`; did you mean `kernel`\? It "):
         settings_given(**owner, kernle="rbf")
+    with pytest.raises(SettingsError, match=r"settings `random_state`; did you mean `seed`\? It "):
+        settings_given(**owner, random_state=1)
 
 
 @pytest.mark.parametrize("given", [{"panel": 10**9}, {"lookahead": 10**9, "panel": 1}])

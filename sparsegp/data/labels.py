@@ -280,8 +280,8 @@ def tidy_labels(y: Any, source: str) -> Labels:
     """
     if y is None:
         raise DataError(
-            f"{source} has no labels; a text or parquet file holds them in a column (give "
-            "label_column if there are several), other formats in an array or a file y beside X"
+            f"{source} has no labels: give y, an array or file beside X; of a text or parquet file "
+            "give the label_column"
         )
     try:
         labels: Labels = np.asarray(y)
