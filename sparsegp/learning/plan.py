@@ -38,10 +38,12 @@ with the fit of the run."""
 GUARD_ERRORS = 2.0
 """Standard errors by which the winner must lead a given kernel: the best of many is often best by
 chance."""
-MIN_ROWS_FOR_WARPING = 1500
-"""Minimum number of rows to fit for input warping. With fewer there is cross-validation, and
-warping would start from length scales averaged over the folds and so learnt from the held-out
-rows."""
+MIN_ROWS_FOR_WARPING = 250
+"""Minimum number of rows to fit for input warping. Below 2000 training rows there is
+cross-validation, and it starts from length scales averaged over the folds, which know a little of
+the held-out rows; it still helps (docs/benchmarks/search.md)."""
+MIN_ROWS_FOR_REESTIMATION = 1500
+"""Minimum number of rows to fit for re-estimation; with fewer, some kernels must lead clearly."""
 REESTIMATE_ROWS, REESTIMATE_ACTIVE = (8000, 32000), 1000
 """Rows from which length scales are re-estimated: half of all rows, but at least and at most so
 many; and the maximum number of active rows."""
@@ -151,9 +153,9 @@ class Plan:
         tried = [d // k for d in sizes[:1] for k in ((2,) if is_regression else (4, 2))]
         tried += [d for d in sizes if d <= MAX_ACTIVE]
         widest = max(p, COLUMNS_PER_CLASS * n_classes)
-        is_safe = n < MIN_ROWS_FOR_WARPING and p <= MAX_ROUGH_COLUMNS and not is_regression
+        is_safe = n < MIN_ROWS_FOR_REESTIMATION and p <= MAX_ROUGH_COLUMNS and not is_regression
         all_rows = min(n + held_out, reestimated, reestimated * FEW_COLUMNS // widest)
-        is_reestimated = by_column and min(n, all_rows) >= MIN_ROWS_FOR_WARPING
+        is_reestimated = by_column and min(n, all_rows) >= MIN_ROWS_FOR_REESTIMATION
         wanted = min(REESTIMATE_ACTIVE, max(FIRST_ACTIVE, n_active))
         return cls(
             first,
