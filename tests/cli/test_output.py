@@ -73,13 +73,7 @@ def test_labels_that_the_terminal_cannot_show(encoding, written, tmp_path):
 
 @pytest.mark.slow
 @needs_full
-@pytest.mark.parametrize(
-    ("where", "workers"),
-    [
-        ("2>/dev/full", ()),
-        ("2>&-", ("--workers", "1")),
-    ],
-)
+@pytest.mark.parametrize(("where", "workers"), [("2>/dev/full", ()), ("2>&-", ("--workers", "1"))])
 def test_a_log_that_cannot_be_written_does_not_end_the_work(where, workers, files, tmp_path):
     program = ["-m", "sparsegp"]
     train = [*program, "train", str(files / "pair.npz"), "--n-active", "20", "--kernel", "rbf"]

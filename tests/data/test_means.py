@@ -1,7 +1,5 @@
 """Categories of very many levels: the mean labels of those that are rare."""
 
-from dataclasses import replace
-
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -9,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
-from sparsegp.data import table_from_frame
+from sparsegp.data import as_table, table_from_frame
 from sparsegp.data.column import CODE_PARTS, FOLDS
 from sparsegp.data.encoding import Encoding
 from sparsegp.data.means import PRIOR
@@ -147,13 +145,15 @@ def test_targets_of_a_regression_are_standardised():
     assert_allclose(means_of(new).iloc[:, 0], expected, atol=1e-6)
 
 
-def test_rows_without_weight_do_not_count(rows):
-    frame, y = rows
-    weights = np.ones(N)
-    weights[N // 2 :] = 0.0
-    table = sparsegp.data.as_table(frame, y, weights).learnt(of_numbers=False)
-    half = learnt(frame[: N // 2], y[: N // 2])
-    assert_array_equal(means_of(table)[: N // 2], means_of(half))
+@pytest.mark.parametrize("far", [None, 1e9, np.nan])
+def test_rows_without_weight_do_not_count(far, rows):
+    """Whatever their class, or number."""
+    frame, y = rows if far is None else drawn(3)
+    of_numbers, has_weight = far is not None, np.arange(N) < N // 2
+    labels = np.where(has_weight, y, far) if of_numbers else y
+    table = as_table(frame, labels, 1.0 * has_weight).learnt(of_numbers=of_numbers)
+    half = learnt(frame[has_weight], y[has_weight], of_numbers=of_numbers)
+    assert_array_equal(means_of(table)[has_weight], means_of(half))
     assert table.encoding == half.encoding
 
 
@@ -217,23 +217,10 @@ def test_unsound_means_are_refused(change, rows):
         Encoding.from_json(columns)
 
 
-@pytest.mark.parametrize("far", [1e9, np.nan])
-def test_rows_without_weight_tell_means_nothing(far):
-    frame, y = drawn(3)
-    weights = np.where(np.arange(N) < 30, 0.0, 1.0)
-    others = np.where(weights > 0.0, y, far)
-    expected, table = (
-        replace(table_from_frame(frame, labels), weights=weights).learnt(of_numbers=True)
-        for labels in (y, others)
-    )
-    assert table.encoding == expected.encoding
-
-
 def test_classes_without_weight_have_no_means(rows):
     frame, y = rows
     labels = np.where(np.arange(N) < 30, [f"no {i}" for i in range(N)], y.astype(str))
-    weights = np.where(np.arange(N) < 30, 0.0, 1.0)
-    table = replace(table_from_frame(frame, labels), weights=weights)
+    table = as_table(frame, labels, np.where(np.arange(N) < 30, 0.0, 1.0))
     assert [*means_of(table.learnt(of_numbers=False))] == ["0", "1", "2"]
 
 

@@ -190,12 +190,9 @@ def test_times_of_day_are_on_a_circle_too(form, read):
     table = read("\n".join(["at,y", *words])).learnt()
     assert table.names == ("at: time", "at: hour (sin)", "at: hour (cos)")
     time, sine, cosine = table.X.compute().T
-    np.testing.assert_allclose((time - 1900) * 365 * 24, hours.hour + hours.minute / 60, atol=1e-6)
-    np.testing.assert_allclose(
-        np.arctan2(sine, cosine) % (2 * np.pi) / np.pi * 12 % 24,
-        hours.hour + hours.minute / 60,
-        atol=1e-6,
-    )
+    turned = np.arctan2(sine, cosine) % (2 * np.pi) / np.pi * 12 % 24
+    for found in ((time - 1900) * 365 * 24, turned):
+        np.testing.assert_allclose(found, hours.hour + hours.minute / 60, atol=1e-6)
     with pytest.raises(DataError, match="'25:00' is not a time of day, such as 14:35, as others"):
         read("at,y\n25:00,0\n11:00,1\n").encoded_for(table).X.compute()
 
@@ -585,25 +582,23 @@ def test_numbers_come_back_to_the_bit(rows, delimiter, decimal):
 
 
 def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    n = 120
-    city = rng.choice(["Ulm", "Bonn"], n)
-    age = rng.integers(18, 90, n)
-    y = np.where((age > 50) ^ (city == "Ulm"), "yes", "no")
-    rows = pd.DataFrame({"id": [f"k{i}" for i in range(n)], "age": age, "city": city, "y": y})
-    rows.insert(1, "zip", rng.choice(["007", "7", "07"], n))
+    rng, n = np.random.default_rng(0), 120
+    rows = pd.DataFrame({"id": [f"k{i}" for i in range(n)], "zip": rng.choice(["007", "7"], n)})
+    rows["age"], rows["city"] = rng.integers(18, 90, n), rng.choice(["Ulm", "Bonn"], n)
+    rows["y"] = np.where((rows["age"] > 50) ^ (rows["city"] == "Ulm"), "yes", "no")
     rows.loc[5, "age"] = None
     monkeypatch.chdir(tmp_path)
     rows.to_csv("train.csv.gz", index=False)
     rows.drop(columns="y")[["city", "zip", "id", "age"]].to_csv("new.csv", index=False, sep=";")
     rows.to_parquet("new.parquet")
 
+    rows[["y", "age", "id", "zip", "city"]].to_parquet("turned.parquet")
+    rows.assign(y="").to_csv("blank.csv", index=False)
+    ids = ["--id-column", "id"]
+
     def run(*words, **how):
         return invoke(*words, **how).stdout
 
-    ids = ["--id-column", "id"]
-    rows[["y", "age", "id", "zip", "city"]].to_parquet("turned.parquet")
-    rows.assign(y="").to_csv("blank.csv", index=False)
     options = [*ids, "--n-active", 20, "--out", "r", "--test", "turned.parquet"]
     record = told("train", "train.csv.gz", "--kinds", "zip=category", *options)
     figures = told("evaluate", "r", "train.csv.gz")
@@ -612,25 +607,19 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     assert known["label"] == "y"
     assert [column["name"] for column in known["inputs"]] == ["zip", "age", "city"]
     found = run("predict", "r", "train.csv.gz", "--out", "-")  # of which the model knows the ids
-    assert run("predict", "r", "train.csv.gz", *ids, "--out", "-") == found
     assert found.splitlines()[0] == "row,id,label,p_no,p_yes"
     assert found.splitlines()[8].startswith("7,k7,")
-    assert run("predict", "r", "new.csv", *ids, "--out", "-") == found
-    assert run("predict", "r", "new.parquet", *ids, "--out", "-") == found
+    for rows in ("train.csv.gz", "new.csv", "new.parquet", "blank.csv"):
+        assert run("predict", "r", rows, *ids, "--out", "-") == found
     monkeypatch.setattr("sparsegp.cli.tables.LINES", 7)
     text = (tmp_path / "new.csv").read_text()
     assert run("predict", "r", "-", *ids, "--out", "-", text=text) == found
     assert "row 3 (id k3): " in run("explain", "r", "new.csv", "--rows", 3)
-    assert run("predict", "r", "blank.csv", "--out", "-") == found
     refused = invoke("evaluate", "r", "blank.csv", code=2).stderr
     assert "line 2 (row 0), column 'y': the label is missing" in refused
     for options in ([], ids):  # ids are no labels
         refused = invoke("evaluate", "r", "new.csv", *options, code=2).stderr
         assert "needs the column 'y' of labels" in refused
-    bad = text.replace(f";k9;{age[9]}.0", ";k9;old")
-    refused = invoke("predict", "r", "-", "--out", "-", text=bad, code=2).stderr
-    assert "column 'age': 'old' is not a number" in refused
-    assert "line 11 (row 9)" in refused
 
 
 def test_decimal_commas_among_words_are_read_alike_by_a_model(tmp_path):

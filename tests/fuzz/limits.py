@@ -78,13 +78,7 @@ def campaign(strategy: Any, check: Callable[[Any], None], examples: int) -> None
 def outcome(read: Callable[[], Any], *named: str, most: int = HELD) -> Any:
     """Return what a reader returns or raises: an error must be ours, in one line, with a name.
 
-    Parameters
-    ----------
-    read : callable
-    named : str
-        One of these is in the message.
-    most : int
-        Bytes that Python and numpy may hold.
+    Python and numpy may hold so many bytes at `most`.
     """
     with peak_memory() as held:
         try:
