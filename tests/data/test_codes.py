@@ -82,16 +82,12 @@ def test_a_code_depends_on_its_level_alone(frame):
     np.testing.assert_array_equal(*(codes_of(encoding, shared) for encoding in encodings))
 
 
-def test_few_levels_have_no_codes(frame):
-    few = frame.assign(city=frame["city"].where(frame["city"].isin([f"c{i}" for i in range(30)])))
-    assert not any(": code" in name for name in table_from_frame(few).learnt().names)
-
-
 def test_parts_change_nothing(frame, labels):
     whole = table_from_frame(frame, labels).learnt()
     lazy = table_from_frame(dd.from_pandas(frame, npartitions=5), labels).learnt()
     assert lazy.encoding == whole.encoding
-    np.testing.assert_array_equal(lazy.X.compute(), whole.X.compute())
+    for table in (whole, lazy):  # as new rows are encoded
+        np.testing.assert_array_equal(table.X, whole.encoding.apply(frame, "new"))
 
 
 def test_a_model_tells_rare_levels_apart(frame, labels, tmp_path):
@@ -105,11 +101,6 @@ def test_a_model_tells_rare_levels_apart(frame, labels, tmp_path):
     again = sparsegp.load(tmp_path / "run")
     assert again.encoding == model.encoding
     np.testing.assert_array_equal(again.predict_proba(new_rows(names))[:, 1], shares)
-
-
-def test_training_rows_are_encoded_as_new_rows_are(frame, labels):
-    table = table_from_frame(frame, labels).learnt()
-    np.testing.assert_array_equal(table.X.compute(), table.encoding.apply(frame, "new"))
 
 
 def test_levels_that_say_nothing_give_no_certainty():

@@ -12,7 +12,6 @@ import pyarrow
 import pytest
 
 import sparsegp
-from sparsegp.cli.facts import relevances
 from sparsegp.data import Encoding, open_dataset, table_from_frame
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, Column
 from sparsegp.data.frames import real_numbers
@@ -135,19 +134,6 @@ def test_a_model_knows_its_columns(frame, labels, tmp_path):
     message = "a data frame with the columns .*, or an array of the 14 encoded"
     with pytest.raises(DataError, match=message):
         model.predict_proba(frame.to_numpy()[:, :3])
-
-
-def test_relevances_are_those_of_the_columns_that_were_encoded(frame, labels):
-    how = {"n_active": 40, "kernel": "20*rbf", "metric": "full(1)", "scaling": "standard"}
-    model = sparsegp.train(frame, labels, **how)
-    found, each = relevances(model), model.relevances
-    assert set(found) == set(model.encoding.inputs)
-    assert sum(found.values()) == pytest.approx(1.0)
-    squares = dict.fromkeys(found, 0.0)
-    for name, share in zip(model.names, each, strict=True):
-        squares[next(one for one in found if name.startswith(one))] += share**2
-    ratios = [found[name] ** 2 / squares[name] for name in found]
-    np.testing.assert_allclose(ratios, ratios[0])
 
 
 def test_unknown_levels_are_rare(frame, caplog):

@@ -258,17 +258,6 @@ def test_active_rows_may_become_copies_of_each_other():
     assert len(np.unique(np.c_[X[kept], y[kept]], axis=0)) == len(kept)
 
 
-def test_old_rows_with_many_levels_are_those_of_the_fit():
-    rng = np.random.default_rng(0)
-    rows = pd.DataFrame({"x": rng.normal(size=400), "city": rng.integers(0, 40, 400).astype(str)})
-    y = (rows["x"] + rng.normal(size=400) > 0).to_numpy().astype(int)
-    model = sparsegp.train(rows[:300], y[:300], kernel=KERNEL, n_active=40)
-    updated = sparsegp.update(model, rows[300:], y[300:], old=(rows[:300], y[:300]))
-    assert (updated.rows >= 300).any()
-    table = sparsegp.virtual_rows(model, (rows[:300], y[:300]), lambda X: [X])
-    assert_array_equal(table.X[300:], table.X[np.sort(model.rows)])
-
-
 def test_classes_and_active_rows_may_be_missing_from_the_old_rows():
     rng = np.random.default_rng(5)
     rows = pd.DataFrame({"x": rng.normal(size=300), "c": rng.integers(0, 50, 300).astype(str)})
