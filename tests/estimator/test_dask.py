@@ -49,9 +49,6 @@ def assert_same(found, fitted, X):
     assert list(found.classes_) == list(fitted.classes_)
 
 
-# -- without a cluster -----------------------------------------------------------------------------
-
-
 def test_fit_on_frames(iris, words, fitted):
     X = dd.from_pandas(pd.DataFrame(iris[0], columns=list("abcd")), npartitions=3)
     y = dd.from_pandas(pd.Series(words), npartitions=3)
@@ -109,9 +106,6 @@ def test_useless_collections_are_refused(fitted, iris, words):
         bad.compute()
 
 
-# -- beside a cluster ------------------------------------------------------------------------------
-
-
 def test_arrays_in_memory_are_not_sent_to_the_default_client(cluster, iris, words, fitted):
     with Client(cluster) as default:
 
@@ -127,9 +121,6 @@ def test_arrays_in_memory_are_not_sent_to_the_default_client(cluster, iris, word
         assert transitions() == before
         summarise(from_memory(iris[0]), "iris")
         assert transitions() > before
-
-
-# -- on a cluster ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -39,9 +39,6 @@ def exact(X, y, kernel, optimizer):
     return make_pipeline(StandardScaler(), process).fit(X, y)
 
 
-# -- against exact Gaussian process regression -----------------------------------------------------
-
-
 @both
 def test_with_all_rows_it_is_exact(kind, diabetes):
     X, y = diabetes
@@ -100,9 +97,6 @@ def test_few_active_rows_are_nearly_enough():
     assert few.noise_variance_ == pytest.approx(0.64, rel=0.15)
 
 
-# -- untuned, on data that are no friends of it ----------------------------------------------------
-
-
 @both
 def test_constant_labels_and_single_rows(kind):
     X = np.random.default_rng(1).normal(size=(40, 3))
@@ -117,9 +111,6 @@ def test_labels_that_say_little(diabetes):
     X, y = diabetes
     for half, other in ((slice(100), slice(100, 200)), (slice(100, 200), slice(100))):
         assert SparseGPRegressor(n_active=30).fit(X[half], y[half]).score(X[other], y[other]) > 0.3
-
-
-# -- parameters, attributes, and places in scikit-learn --------------------------------------------
 
 
 def test_fits_as_train_does(diabetes):

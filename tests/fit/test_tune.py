@@ -52,9 +52,6 @@ def test_same_choice_however_often_it_is_stopped(data, tmp_path):
     assert small(*data, **how) == found
 
 
-# -- rows ------------------------------------------------------------------------------------------
-
-
 def test_every_beginning_has_the_proportions_of_the_whole():
     target = np.random.default_rng(0).choice(4, p=[0.6, 0.3, 0.08, 0.02], size=1000)
     order = stratified_order(target, 0)
@@ -88,9 +85,6 @@ def test_trained_after_tuning_in_one_directory(data, tmp_path):
     assert model.settings["kernel"] == kernel
     again = small(*data, out=run, resume=True)  # the choice stands, as a run has begun with it
     assert (again.kernel, again.ended) == (kernel, "max_seconds")
-
-
-# -- refusals --------------------------------------------------------------------------------------
 
 
 def test_other_settings_or_data_are_refused(data, tmp_path):
@@ -147,9 +141,6 @@ def test_senseless_wishes_are_refused(given, pattern, data):
 def test_too_few_rows_are_refused():
     with pytest.raises(DataError, match="at least 5 rows"):
         tune(np.eye(4), np.arange(4) % 2, runtime="threads=1")
-
-
-# -- kernel="auto" ---------------------------------------------------------------------------------
 
 
 X = np.exp(2.0 * np.random.default_rng(1).standard_normal((800, 5)))

@@ -41,9 +41,6 @@ def answers(where, **options):
         return runtime._client.scheduler.address
 
 
-# -- where -----------------------------------------------------------------------------------------
-
-
 def test_words():
     with open_runtime() as runtime:
         assert isinstance(runtime, ThreadRuntime)
@@ -93,9 +90,6 @@ def test_a_cluster_of_a_class(tmp_path):
         logger.removeHandler(handler)
 
 
-# -- who does not answer ---------------------------------------------------------------------------
-
-
 def test_nobody_answers(tmp_path):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -134,8 +128,6 @@ def test_too_few_workers(address):
             break
     caught.match("but 40 must be there; start workers with")
 
-
-# -- cluster files ---------------------------------------------------------------------------------
 
 MISTAKES = {
     "": "must hold keys and values",
@@ -209,9 +201,6 @@ def test_ready_files_can_be_read():
         assert read_cluster_file(path)["workers"] >= 1
 
 
-# -- who may join ----------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @ready_files
 def test_only_who_holds_the_certificate_joins(tmp_path):
@@ -246,9 +235,6 @@ def test_local_workers_are_reached_from_this_process_alone(local_runtime):
     for scheme in ("tcp", "tls"):
         with pytest.raises(ClusterError):
             connect(f"{scheme}://127.0.0.1:{address.rpartition(':')[2]}", seconds=2.0)
-
-
-# -- forks -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without forks")

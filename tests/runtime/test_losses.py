@@ -31,8 +31,6 @@ SILENT = 5.0
 LONG = 60.0
 """Seconds in which a failure must be over, on a machine that does other things too."""
 
-# -- killed ----------------------------------------------------------------------------------------
-
 
 def test_worker_killed_between_calls(cluster, caplog):
     with checked(cluster) as rounds, caplog.at_level(logging.WARNING, "sparsegp"):
@@ -121,9 +119,6 @@ def test_unpicklable_answers_and_errors(cluster):
     assert cluster.map_blocks("name") == ["block 0", "block 1"]
 
 
-# -- hung ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("direct", [True, False])
 def test_hung_worker(direct, tmp_path):
@@ -182,9 +177,6 @@ def test_workers_that_are_all_gone(tmp_path):
         assert time.monotonic() - begin < 2 * LONG
 
 
-# -- retired and joined ----------------------------------------------------------------------------
-
-
 def homes(rounds, cluster):
     names = {process.pid: name for name, process in cluster.workers.items()}
     return [names[pid] for pid in rounds.runtime.map_blocks("process")]
@@ -239,8 +231,6 @@ def test_workers_scaled_away():
         assert len(set(runtime.map_blocks("process"))) == 1
         assert wait_until(lambda: len(inside.workers) == 1)
 
-
-# -- drivers ---------------------------------------------------------------------------------------
 
 DRIVER = """
 import os, sys, time

@@ -71,9 +71,6 @@ def test_new_objects(place):
     assert get(folder, "x") == b"one"
 
 
-# -- what is no regular file -----------------------------------------------------------------------
-
-
 def socket_at(path):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(os.path.relpath(path))  # names of sockets are short
@@ -138,8 +135,6 @@ def test_places_that_are_none(tmp_path):
     assert Path("/dev/null").is_char_device()
 
 
-# -- the lock --------------------------------------------------------------------------------------
-
 HOLD = """
 import sys
 from sparsegp.store import folder_of
@@ -175,9 +170,6 @@ def test_the_holder_sweeps_what_is_ours(tmp_path):
     assert folder_of(tmp_path).sizes().keys() == others
     os.close(folder_of(tmp_path).lock())
     assert {item.name for item in tmp_path.iterdir()} == others | {"lock"}
-
-
-# -- names of places -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

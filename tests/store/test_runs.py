@@ -245,9 +245,6 @@ def test_progress(place):
     assert read_progress(place) is None
 
 
-# -- a store that is away --------------------------------------------------------------------------
-
-
 @pytest.fixture
 def store(monkeypatch):
     """A store that answers nothing while `away`; does what is asked and fails if `answer_lost`."""
