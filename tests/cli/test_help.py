@@ -26,12 +26,8 @@ def test_every_setting_has_an_option(owner):
 
 def test_settings_are_spelt_as_options():
     shown = " ".join(invoke("train", "--help-all").output.split()).replace("- ", "-")
-    for words in (
-        "With --sites moments: ",
-        "With --stub-entries: ",
-        "with --active-per-class,",
-        *METHODS,
-    ):
+    needs = ("With --sites moments: ", "With --stub-entries: ", "with --active-per-class,")
+    for words in (*needs, *METHODS):
         assert words in shown
     assert not re.search(rf"({'|'.join(declared(TrainSettings))})=|With \w+:|Do not", shown)
     assert all(f"`{name}`" in shown for name in CATALOG)

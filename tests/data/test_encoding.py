@@ -30,17 +30,8 @@ def frame():
     age = np.round(rng.normal(40.0, 10.0, N), 1)
     age[10:30] = np.nan
     days = pd.Timestamp("2020-02-01") + pd.to_timedelta(rng.integers(0, 900, N), "D")
-    return pd.DataFrame(
-        {
-            "age": age,
-            "children": rng.integers(0, 5, N),
-            "member": rng.random(N) < 0.3,
-            "city": city,
-            "when": days,
-            "one": 1.0,
-            "none": np.nan,
-        }
-    )
+    frame = pd.DataFrame({"age": age, "children": rng.integers(0, 5, N)})
+    return frame.assign(member=rng.random(N) < 0.3, city=city, when=days, one=1.0, none=np.nan)
 
 
 @pytest.fixture(scope="module")
@@ -361,13 +352,8 @@ def test_new_times_have_days_where_those_of_training_had(full, clock):
 def test_dates_with_and_without_time_zones_fit_all():
     mixed = [HOURS[:9].astype(str), IN_NEW_YORK[9:].astype(str)]
     utc = HOURS.dt.strftime("%Y-%m-%dT%H:%M:%SZ")
-    for learnt in (
-        pd.concat(mixed),
-        pd.concat(mixed[::-1]),
-        utc,
-        pd.concat([utc[1:], utc[:1].str[:-1]]),
-    ):
-        frame = pd.DataFrame({"t": learnt.reset_index(drop=True)})
+    for parts in (mixed, mixed[::-1], [utc], [utc[1:], utc[:1].str[:-1]]):
+        frame = pd.DataFrame({"t": pd.concat(parts, ignore_index=True)})
         encoding = Encoding.learn(frame, "T")
         assert encoding == Encoding.learn(dd.from_pandas(frame, npartitions=3), "T")
         assert "zone" not in encoding.to_json()[0]

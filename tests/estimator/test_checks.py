@@ -49,14 +49,8 @@ def test_grid_search(iris, n_jobs):
 
 def test_one_against_the_rest(iris, words):
     X, X_test = iris[0][:100], iris[0][100:]
-    binary = SparseGPClassifier(
-        likelihood="probit",
-        sites="moments",
-        posterior="adf",
-        criterion="information",
-        kernel="10*rbf",
-        n_active=30,
-    )
+    how = {"likelihood": "probit", "sites": "moments", "posterior": "adf", "n_active": 30}
+    binary = SparseGPClassifier(criterion="information", kernel="10*rbf", **how)
     joint = OneVsRestClassifier(binary).fit(X, words[:100])
     assert joint.score(X_test, words[100:]) > 0.9
     np.testing.assert_allclose(joint.predict_proba(X_test).sum(axis=1), 1.0)

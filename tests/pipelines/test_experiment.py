@@ -83,11 +83,8 @@ methods.laplace = { method = "laplace" }
 def test_values_that_are_changed(written):
     changes = ["seeds=1", "settings.n_active=7", "methods.*.criterion=entropy", "title=Other"]
     experiment = read_experiment(written(), changes)
-    assert [cell.name for cell in experiment.cells] == [
-        "toy-informative-0",
-        "toy-random-0",
-        "toy-neighbours-0",
-    ]
+    names = [cell.name for cell in experiment.cells]
+    assert names == ["toy-informative-0", "toy-random-0", "toy-neighbours-0"]
     assert [cell.spec.get("criterion") for cell in experiment.cells] == [None, "entropy", None]
     assert experiment.cells[0].spec["n_active"] == 7
     assert experiment.heading.startswith("Other")

@@ -72,12 +72,8 @@ def test_layout_has_ours_paper_and_goal_beside_each_other(work):
     }
     results = results_of(experiment, lambda cell: (float(cell.seed), 1.0))
     shown = layout(tabulate(experiment, tidy(experiment, results)))
-    assert list(shown.columns) == [
-        ("test error %", "ours"),
-        ("test error %", "paper"),
-        ("test error %", "goal"),
-        ("test NLPP less baseline", "ours"),
-    ]
+    of_errors = [("test error %", each) for each in ("ours", "paper", "goal")]
+    assert list(shown.columns) == [*of_errors, ("test NLPP less baseline", "ours")]
     assert shown.index.names == ["method", "n_active"]
     assert shown.loc[("informative", "all"), ("test error %", "ours")] == "5.50 ± 0.707"
     assert shown.loc[("informative", "all"), ("test error %", "goal")] == "≤ 100, met"

@@ -19,11 +19,8 @@ from tests.store.archives import forge, members_of, root, seal
 
 KIND, NAME = "some-kind", "file.zarr.zip"
 META = {"a": [1, 2.5, "é"], "b": {"c": None, "d": True}, "n": 2**70}
-ARRAYS = {
-    **{
-        kind: np.arange(6).reshape(2, 3).astype(kind)
-        for kind in ("bool", "i1", "i2", "i4", "i8", "u1", "u8", "f2", "f4", "f8")
-    },
+KINDS = ("bool", "i1", "i2", "i4", "i8", "u1", "u8", "f2", "f4", "f8")
+ARRAYS = {kind: np.arange(6).reshape(2, 3).astype(kind) for kind in KINDS} | {
     "special": np.array([np.nan, np.inf, -0.0, np.nextafter(0, 1)]),
     "one": np.array(2.5, "f4"),
     "empty": np.empty((0, 3)),
@@ -75,12 +72,8 @@ def test_what_goes_in_comes_out_and_zarr_reads_it(folder, tmp_path):
 @pytest.mark.parametrize(
     ("meta", "arrays"),
     [
-        ({}, {"x": np.array(["text"])}),
-        ({}, {"x": np.array([{}, []], dtype=object)}),
-        ({}, {"x": np.array(["2020-01-01"], "M8[D]")}),
-        ({}, {"x": np.array([1j])}),
-        ({"x": np.ones(2)}, {}),
-        ({"x": float("nan")}, {}),
+        *(({}, {"x": np.array([each])}) for each in ("text", {}, np.datetime64("2020"), 1j)),
+        *(({"x": each}, {}) for each in (np.ones(2), float("nan"))),
     ],
 )
 def test_what_cannot_be_written_changes_nothing(folder, path, tmp_path, meta, arrays):

@@ -172,19 +172,13 @@ def test_the_holder_sweeps_what_is_ours(tmp_path):
     assert {item.name for item in tmp_path.iterdir()} == others | {"lock"}
 
 
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("run", "run"),
-        (Path("a/run"), "a/run"),
-        ("s3://bucket/run/", "s3://bucket/run"),
-        (Path("s3://bucket/run"), "s3://bucket/run"),
-        ("file:///tmp/run", "/tmp/run"),
-        (Path("file:///tmp/run"), "/tmp/run"),
-    ],
-)
-def test_paths_and_urls(name, place):
-    assert str(folder_of(name)) == place
+PLACES = {"a/run": "a/run", "s3://bucket/run/": "s3://bucket/run", "file:///tmp/run": "/tmp/run"}
+
+
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_paths_and_urls(name, kind):
+    assert str(folder_of(kind(name))) == PLACES[name]
 
 
 @pytest.mark.parametrize(
