@@ -24,10 +24,8 @@ def test_json_of_train(files, tmp_path):
     options = ("--n-active", 20, "--no-lazy", "--seed", 3, "--panel", 5, "--report-every", 5)
     given = (files / "pair.npz", "--test", files / "pair.npz", "--out", tmp_path / "run")
     record = told("train", *given, *options)
-    assert record["settings"]["n_active"] == 20
-    assert record["settings"]["lazy"] is False
-    assert record["settings"]["seed"] == 3
-    assert record["settings"]["kernel"] == "50*rbf + 50*matern52"
+    settings = {"n_active": 20, "lazy": False, "seed": 3, "kernel": "50*rbf + 50*matern52"}
+    assert record["settings"].items() >= settings.items()
     assert record["kernels"][0].startswith("50.0*rbf(")
     assert (record["rows"], record["columns"], record["n"]) == (300, 4, 100)
     assert 0.0 < record["error"] < 0.3
@@ -162,9 +160,7 @@ def test_targets_in_words(tmp_path):
     for number, form in enumerate(("${:,.2f}", "{:.2f}")):
         new = write("new.csv", form, slice(50, 80))
         assert told("evaluate", run, new)["r2"] > 0.99
-        record = told(
-            "update", run, new, "--old", old, "--out", tmp_path / f"{number}", "--test", new
-        )
+        record = told("update", run, new, "--old", old, "--out", f"{run}{number}", "--test", new)
         assert record["after"]["r2"] > 0.99
     other = write("new.csv", "{:.0f} kg", slice(50, 80))
     assert "regression needs numbers as labels" in invoke("evaluate", run, other, code=2).stderr

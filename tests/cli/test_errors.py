@@ -306,7 +306,5 @@ def test_a_low_limit_of_the_address_space():
     how = {"capture_output": True, "text": True, "env": environment()}
     done = subprocess.run(["bash", "-c", words], check=False, timeout=60, **how)
     assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(
-        r"error: the address space of a process must be at least .* raise the limit, ulimit -v\n",
-        done.stderr,
-    )
+    said = "error: the address space of a process must be at least .* raise the limit, ulimit -v\n"
+    assert re.fullmatch(said, done.stderr)

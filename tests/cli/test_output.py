@@ -99,10 +99,8 @@ def hostile(tmp_path):
     """A run on labels that steer terminals and spreadsheets; the folder has its data too."""
     rng = np.random.default_rng(0)
     X, code = rng.standard_normal((60, 3)), np.arange(60) % 4
-    labels = np.array(
-        ["\x1b[31mred\x1b]0;title\x07\x7f", "\u202eline\nbreak\x9b2J", "=cmd|x", "-1"]
-    )
-    np.savez(tmp_path / "rows.npz", X=X, y=labels[code])
+    labels = ["\x1b[31mred\x1b]0;title\x07\x7f", "\u202eline\nbreak\x9b2J", "=cmd|x", "-1"]
+    np.savez(tmp_path / "rows.npz", X=X, y=np.array(labels)[code])
     np.savez(tmp_path / "other.npz", X=X, y=np.array(["\x1bunknown"] * 60))
     result = invoke("train", tmp_path / "rows.npz", "--n-active", 60, "--out", tmp_path / "run")
     # rows that are as few as these are left out in turn

@@ -146,21 +146,19 @@ def test_a_stream(trained, files, start, tmp_path):
 def test_batches_of_a_stream_end_where_rows_do(end, blank, mark, trained, tmp_path, monkeypatch):
     """Whatever blank lines, line breaks in quotes and single quotes there are."""
     monkeypatch.setattr("sparsegp.cli.tables.LINES", 7)
-    rows = [f'{n}.5,2,3,4,{n}","a\n\n{n}"' + end for n in range(40)]
-    text = mark + blank + blank.join(["a,b,c,d,inch,key" + end, *rows]) + blank
-    (tmp_path / "rows.csv").write_bytes(text.encode())
+    lines = [f'{n}.5,2,3,4,{n}","a\n\n{n}"' + end for n in range(40)]
+    text = mark + blank + blank.join(["a,b,c,d,inch,key" + end, *lines]) + blank
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes(text.encode())
     how = ("--out", "-", "--id-column", "key", "--drop", "inch")
-    expected = invoke("predict", trained, tmp_path / "rows.csv", *how).stdout
+    expected = invoke("predict", trained, rows, *how).stdout
     assert expected.count("\n") == 41
     assert invoke("predict", trained, "-", *how, text=text).stdout == expected
     bad = text.replace("38.5,2", "38.5,red")
-    (tmp_path / "rows.csv").write_bytes(bad.encode())
-    messages = [
-        invoke("predict", trained, data, *how, text=bad, code=2).stderr
-        for data in (tmp_path / "rows.csv", "-")
-    ]
-    assert re.search(r"'red' in line \d+ \(row 38\), column 'b'", messages[0])
-    assert messages[1] == messages[0].replace(str(tmp_path / "rows.csv"), "standard input")
+    rows.write_bytes(bad.encode())
+    found = [invoke("predict", trained, of, *how, text=bad, code=2).stderr for of in (rows, "-")]
+    assert re.search(r"'red' in line \d+ \(row 38\), column 'b'", found[0])
+    assert found[1] == found[0].replace(str(rows), "standard input")
     nul = invoke("predict", trained, "-", *how, text=text.replace("38.5", "\0"), code=2).stderr
     assert "standard input is not text, as it has NUL" in nul
 

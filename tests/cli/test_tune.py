@@ -138,9 +138,8 @@ def test_inspect_shows_every_trial(tuned):
     shown = invoke("inspect", run).stdout
     assert f"run           {run}: tuned, not trained" in shown
     for trial in expected["trials"]:
-        assert re.search(
-            rf"^[ *]*{trial['rung']} .* {re.escape(brief(trial['kernel']))}$", shown, re.M
-        )
+        kernel = re.escape(brief(trial["kernel"]))
+        assert re.search(rf"^[ *]*{trial['rung']} .* {kernel}$", shown, re.M)
 
 
 def test_a_tuning_is_no_model_and_is_overwritten(tuned, files, tmp_path):

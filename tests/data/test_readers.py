@@ -186,9 +186,7 @@ def test_zarr_of_either_format_and_in_shards(tmp_path, sample):
     assert not open_dataset(tmp_path / "lacks.zarr").train.X.compute().any()
 
 
-@pytest.mark.parametrize(
-    ("values", "dtype"), [(np.array([3, 4], "i2"), "Int16"), ([5, 6], "Int64")]
-)
+@pytest.mark.parametrize(("values", "dtype"), [(np.int16([3, 4]), "Int16"), ([5, 6], "Int64")])
 def test_parquet_of_mixed_columns(values, dtype, tmp_path):
     columns = {"kind": ["a", "b"], "u": pyarrow.array([1.5, None], "float32"), "v": [True, False]}
     pyarrow.parquet.write_table(pyarrow.table(columns | {"w": values}), tmp_path / "a.parquet")

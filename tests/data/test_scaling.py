@@ -105,10 +105,8 @@ def test_auto_on_samples(kind):
 
 EXPECTED = {
     "mnist": ("range", 255),
-    "isolet": ("none", 1),
-    "usps": ("none", 1),
-    "dna": ("none", 1),
     "digits": ("range", 16),
+    **dict.fromkeys(["isolet", "usps", "dna"], ("none", 1)),
     **dict.fromkeys(["satimage", "letter", "thyroid", "glass"], ("standard", None)),
     **dict.fromkeys(["segment", "waveform", "pima", "crabs"], ("standard", None)),
 }

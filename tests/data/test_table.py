@@ -87,11 +87,7 @@ def test_what_holds_rows(sample, monkeypatch):
         (np.array([[1, 2], [3, "a"]], object), None, "Z has 'a' in row 1, column 1"),
         (np.array([[1, 10**400]], object), None, "Z has '10{59}' in row 0, column 1"),
         ([[1, 2], [3]], None, "Z is not a table of numbers"),
-        (
-            da.from_array(np.array([[1, {}]], object), chunks=2),
-            None,
-            r"Z has '\{\}' in row 0, column 1",
-        ),
+        (da.from_array(np.array([[1, {}]], object), 2), None, r"Z has '\{\}' in row 0, column 1"),
     ],
 )
 def test_refused(X, y, message):
@@ -150,9 +146,7 @@ def test_data_frames(frame, tmp_path):
 @pytest.mark.parametrize(
     "names",
     [
-        range(4),
-        [400.0, 400.5, 401.0, 401.5],
-        [*"abc", None],
+        *(range(4), [400.0, 400.5, 401.0, 401.5], [*"abc", None]),
         pd.date_range("2024-01-01", periods=4),
         pd.MultiIndex.from_product([["u", "v"], [1, 2]]),
     ],

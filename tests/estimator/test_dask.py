@@ -23,9 +23,8 @@ CHUNKS = (60, 50, 39)
 
 @pytest.fixture(scope="module")
 def cluster():
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
-    ) as running:
+    how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(**how) as running:
         yield running
 
 
@@ -107,13 +106,11 @@ def test_useless_collections_are_refused(fitted, iris, words):
 
 
 def test_arrays_in_memory_are_not_sent_to_the_default_client(cluster, iris, words, fitted):
-    with Client(cluster) as default:
+    with Client(cluster) as client:
 
         def transitions():
             """Count the changes of state of all tasks that the scheduler ever had."""
-            return default.run_on_scheduler(
-                lambda dask_scheduler: dask_scheduler.transition_counter
-            )
+            return client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.transition_counter)
 
         before = transitions()
         assert_same(settings().fit(iris[0], words), fitted, iris[0])

@@ -138,9 +138,8 @@ def test_data_frames_hold_gaps_and_categories(iris, words, kind, tmp_path):
 
 @pytest.mark.parametrize("kernel", ["2*ard", "2*laplace({'size': 3, 'width missing': 2})"])
 def test_a_kernel_by_name_fits_rows_that_are_encoded_otherwise(iris, words, kernel):
-    X = pd.DataFrame(
-        {"width": iris[0][:, 1], "size": np.where(iris[0][:, 0] > 6, "large", "small")}
-    )
+    X = pd.DataFrame({"width": iris[0][:, 1]})
+    X["size"] = np.where(iris[0][:, 0] > 6, "large", "small")
     X.loc[:1, "width"], X.loc[2:4, "size"] = np.nan, "odd"
     first = SparseGPClassifier(kernel=kernel, n_active=20).fit(X, words)
     assert '"width missing": ' in first.kernel_

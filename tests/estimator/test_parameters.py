@@ -68,9 +68,8 @@ def test_predicts_what_the_model_of_train_predicts(iris, n_classes, given, setti
     X, y = X[y >= 3 - n_classes], names[y >= 3 - n_classes]
     named = {name: value if isinstance(value, str) else str(value) for name, value in given.items()}
     model = train(X, y, n_active=20, seed=3, **named, **settings)
-    estimator = SparseGPClassifier(
-        n_active=np.int64(20), random_state=np.int32(3), settings=settings, **given
-    ).fit(X, y)
+    more = {"n_active": np.int64(20), "random_state": np.int32(3), "settings": settings}
+    estimator = SparseGPClassifier(**given, **more).fit(X, y)
     assert estimator.model_.settings.items() >= settings.items()
     np.testing.assert_array_equal(estimator.classes_, np.unique(y))
     np.testing.assert_array_equal(estimator.predict_proba(X), model.predict_proba(X))

@@ -157,9 +157,8 @@ def test_pipeline_and_search(diabetes):
 def test_a_kernel_that_is_given_back_gives_the_same_fit(searching):
     X, y = sine(300)
     found = SparseGPRegressor(n_active=40, n_jobs=1).fit(X, y)
-    again = SparseGPRegressor(
-        n_active=40, n_jobs=1, kernel=found.kernel_, scaling=found.scaling_
-    ).fit(X, y)
+    given = {"kernel": found.kernel_, "scaling": found.scaling_}
+    again = SparseGPRegressor(n_active=40, n_jobs=1, **given).fit(X, y)
     assert again.kernel_ == found.kernel_
     assert_allclose(again.predict(X), found.predict(X), atol=0.05 * y.std())
 
@@ -179,9 +178,8 @@ def test_few_rows_are_not_certain(n):
     """Even if, by chance, all of them are predicted well when left out."""
     for seed in range(12):
         X, y = (each[np.random.default_rng(seed).permutation(200)] for each in sine(200))
-        mean, std = (
-            SparseGPRegressor(kernel="10*rbf(2)").fit(X[:n], y[:n]).predict(X, return_std=True)
-        )
+        fitted = SparseGPRegressor(kernel="10*rbf(2)").fit(X[:n], y[:n])
+        mean, std = fitted.predict(X, return_std=True)
         assert np.square((y - mean) / std).mean() < 1000.0
 
 

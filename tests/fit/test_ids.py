@@ -47,10 +47,7 @@ def test_no_id_is_on_both_sides(n_ids, each, table):
     for fold in np.unique(folds):
         assert not {*ids[folds == fold]} & {*ids[folds != fold]}
     sample = draw_sample(data, {"auto": data.scaling}, settings, len(ids))
-    patient = {
-        X.tobytes(): name for X, name in zip(frame[list("abcd")].to_numpy(), ids, strict=True)
-    }
-    drawn = np.array([patient[X.tobytes()] for X in sample.X.astype(float)])
+    drawn = frame.set_index("a").loc[sample.X[:, 0], "patient"].to_numpy()
     for fitted, held in sample.splits(len(ids)):
         shared = {*drawn[fitted]} & {*drawn[held]}
         assert len(shared) <= (sample.parts == 1)  # the one at the boundary
@@ -120,13 +117,11 @@ def test_most_rows_of_each_class_are_fitted(n_ids, each, of_class, seed, table):
         frame.loc[frame["y"] == 0, "patient"] = "p40"
         frame.loc[frame["y"].idxmax(), "y"] = 0  # so that no class has an id of its own
     settings = TrainSettings.given(n_active=20, kernel="10*rbf", seed=seed)
-    with (
-        open_runtime("threads=1") as runtime,
-        Training(table(frame), settings, runtime=runtime) as r,
-    ):
-        held = np.bincount(r.data.target[r.validation], minlength=len(r.data.classes))
+    rows = table(frame)
+    with open_runtime("threads=1") as runtime, Training(rows, settings, runtime=runtime) as run:
+        held = np.bincount(run.data.target[run.validation], minlength=len(run.data.classes))
         assert held.any()
-        assert (2 * held <= np.bincount(r.data.target)).all()
+        assert (2 * held <= np.bincount(run.data.target)).all()
 
 
 NEW = readings(200, 1, seed=1)

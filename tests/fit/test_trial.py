@@ -124,10 +124,8 @@ def test_kernels_are_learnt_again_from_rows_of_all_parts(
     with single_threaded_blas():
         X = PartialFits.of(sample, TrainSettings(), trial).inputs[0]
         rows = slice(first, first + n)
-        of_rows = X[rows], sample.target[rows], weights[rows]
-        kernel, nlpp = learn_by_column(
-            kernel, *of_rows, n_active=150, rounds=8, tolerance=tolerance
-        )
+        given = X[rows], sample.target[rows], weights[rows]
+        kernel, nlpp = learn_by_column(kernel, *given, n_active=150, rounds=8, tolerance=tolerance)
     assert (found.kernel, found.nlpp) == (str(kernel), nlpp)
     assert (found.error, found.ece, found.failure) == (None, None, "")
     assert len(kernel.parameters()) == (2 if metric == "full" else 3)

@@ -69,15 +69,11 @@ def altered_members(draw, members):
         content = json.dumps(draw(altered(json.loads(content)))).encode()
     else:
         width = draw(st.sampled_from([8, 8, 4]))
-        numbers = np.frombuffer(content, f"f{width}" if len(content) % width == 0 else "u1")
-        numbers = numbers.copy()
+        numbers = np.frombuffer(content, f"f{width}" if len(content) % width == 0 else "u1").copy()
         place = draw(st.integers(0, len(numbers) - 1))
+        floats = st.sampled_from([0, 255, 1e-300, 1e30, 1e300, np.inf, -1, np.nan])
         with np.errstate(all="ignore"):
-            numbers[place] = draw(
-                st.sampled_from([0, 255, 1e-300, 1e30, 1e300, np.inf, -1, np.nan])
-                if numbers.dtype.kind == "f"
-                else st.integers(0, 255)
-            )
+            numbers[place] = draw(floats if numbers.dtype.kind == "f" else st.integers(0, 255))
         content = numbers.tobytes()
     return members | {name: content}
 

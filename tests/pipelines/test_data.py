@@ -18,16 +18,14 @@ def sorted_rows(*parts):
 
 
 def test_one_class_against_the_rest():
+    view = VIEWS["against_rest"]
     for number, name in enumerate("abc"):
-        for task in (
-            VIEWS["against_rest"](WHOLE, number),
-            VIEWS["against_rest"](WHOLE, 7, class_number=number),
-        ):
+        for task in (view(WHOLE, number), view(WHOLE, 7, class_number=number)):
             np.testing.assert_array_equal(task.y_train == 1, WHOLE.y_train == name)
             np.testing.assert_array_equal(task.y_test == 1, WHOLE.y_test == name)
     for number in (-1, 3):
         with pytest.raises(ValueError, match="from 0 to 2"):
-            VIEWS["against_rest"](WHOLE, number)
+            view(WHOLE, number)
 
 
 def test_splits_are_keyed_by_the_seed():
@@ -72,9 +70,8 @@ def test_groups_of_labels_and_so_many_training_rows_of_each():
     groups, column = [["a", "c"], ["b"]], [["b"], ["a"], ["c"]]
     task = VIEWS["grouped"](WHOLE, 0, 4, groups, column)
     assert (task.X_train.shape, task.X_test.shape) == ((12, 4), (33, 4))
-    for x, y in zip(
-        np.vstack([task.X_train, task.X_test]), [*task.y_train, *task.y_test], strict=True
-    ):
+    rows = [*task.X_train, *task.X_test]
+    for x, y in zip(rows, [*task.y_train, *task.y_test], strict=True):
         (label,) = WHOLE.y_train[(WHOLE.X_train == x[:3]).all(axis=1)]
         assert (y, x[3]) == (label == "b", {"b": 0, "a": 1, "c": 2}[label])
     assert np.bincount(task.X_train[:, 3].astype(int)).tolist() == [4, 4, 4]

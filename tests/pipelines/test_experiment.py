@@ -27,11 +27,8 @@ def test_shipped_pipelines_can_be_read(path):
 
 def test_the_readme_names_them_all():
     text = (Path(pipelines.__file__).parent / "README.md").read_text()
-    named = {
-        name
-        for cell in re.findall(r"^\| (`.*?`) \|", text, re.M)
-        for name in re.findall(r"[\w-]+\.toml", cell)
-    }
+    cells = " ".join(re.findall(r"^\| (`.*?`) \|", text, re.M))
+    named = set(re.findall(r"[\w-]+\.toml", cells))
     folders = set(re.findall(r"`([\w-]+)/\*\.toml`", text))
     for path in SHIPPED:
         assert path.name in named or path.parent.name in folders, path

@@ -28,9 +28,8 @@ def estimated(estimator, parameters):
 def test_kernel_of_another_method_is_taken_and_kept(tmp_path):
     method = "variational(importance=30, rounds=2)"
     kernel = "ard(1, ...)"
-    learnt = sparsegp.train(
-        IRIS.X_train, IRIS.y_train, method=method, kernel="ard(1, 1, 1, 1)", seed=3
-    ).kernels[0]
+    settings = {"method": method, "kernel": "ard(1, 1, 1, 1)", "seed": 3}
+    learnt = sparsegp.train(IRIS.X_train, IRIS.y_train, **settings).kernels[0]
     for _ in range(2):
         result = done(runs=tmp_path / "own", method="laplace", kernel=kernel, kernel_method=method)
         assert result["kernels"] == [str(learnt)]
@@ -93,9 +92,8 @@ def test_products_of_a_selection_are_timed():
     task = against_rest(IRIS, 1)
     figures = done(task, **spec)["figures"]
     assert figures["rounds / products"] > 0
-    assert figures["seconds of products"] * figures["rounds / products"] == pytest.approx(
-        figures["selection, seconds"]
-    )
+    seconds = figures["seconds of products"] * figures["rounds / products"]
+    assert seconds == pytest.approx(figures["selection, seconds"])
     with pytest.raises(SettingsError, match=r"extras\.nothing"):
         done(task, **{**spec, "extra": "pipelines.extras.nothing"})
 

@@ -98,9 +98,9 @@ def test_only_unseen_labels(tmp_path):
 
 def test_bins_hold_their_upper_end():
     # Of 15 bins, 0.2 = 3 / 15 belongs to the third and 0.21 to the fourth.
-    confidence, right = np.array([0.2, 0.21]), np.array([False, True])
-    assert calibration_error(confidence, right) == pytest.approx((0.2 + 0.79) / 2)
-    assert calibration_error(np.array([0.0, 1.0]), np.array([False, True])) == 0.0
+    right = np.array([False, True])
+    assert calibration_error(np.array([0.2, 0.21]), right) == pytest.approx((0.2 + 0.79) / 2)
+    assert calibration_error(np.array([0.0, 1.0]), right) == 0.0
 
 
 def test_reliability():

@@ -109,10 +109,8 @@ def start(stack, folder, environment, name, *arguments):
 
 
 def ask(environment, *command):
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
-    return done.stdout
+    how = {"capture_output": True, "text": True, "timeout": 60}
+    return subprocess.run(command, env=environment, check=False, **how).stdout
 
 
 def log(folder):
