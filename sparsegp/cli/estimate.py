@@ -53,6 +53,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     from sparsegp import memory
     from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode
+    from sparsegp.fit.blocks import BLOCK_ROWS
     from sparsegp.learning.plan import ACTIVE_SIZES
 
     named = shared.given(options, shared.SETTINGS)
@@ -65,7 +66,10 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     else:
         n_classes = len(encode(train.y, train.source)[0])
     where, elsewhere = place(options)
-    where |= {name: options[name] for name in shared.ROOM}
+    where |= {
+        "block_rows": BLOCK_ROWS.checked(options["block_rows"]),
+        "scratch": options["scratch"],
+    }
     where["source_bytes"] = memory.held_bytes(train.X)
     shape = memory.shape_of(train, held_out, n_classes, settings, **where)
     found, room = memory.estimate(shape), memory.room()

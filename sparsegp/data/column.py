@@ -126,15 +126,15 @@ class Column:
 
         That is a day beside the time, or a time zone.
         """
-        from sparsegp.data.values import have_no_day, zone_of, zones  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.values import have_days, zone_of, zones  # noqa: PLC0415 - loads pandas
 
         if self.kind != "date" or series.isna().all():
             return ""
-        pairs = {"day beside the time": (not have_no_day(series), not self.has_no_day)}
+        pairs = {"day beside the time": (have_days(series), not self.has_no_day)}
         if self.zone and (found := zone_of(zones(series))):
             pairs["time zone"] = (found == "other", self.zone == "other")
         for what, (has, had) in pairs.items():
-            if has != had:
+            if has not in {had, None}:
                 some, others = ("a", "none") if has else ("no", "one")
                 rest = f"and those of the training rows have {others}: write them alike"
                 return f"dates have {some} {what}, {rest}"

@@ -94,10 +94,17 @@ def zones(series: Any) -> set[str]:
     return {"UTC" if each else "other" for each in is_utc.unique()}
 
 
-def have_no_day(series: Any) -> bool:
-    """Return whether dates are all times of day alone, in words or in another type."""
+def have_days(series: Any) -> bool | None:
+    """Return whether values are dates, or times of day alone; None if they are both or neither."""
+    if _is_of_dates(series):
+        return True
     words = _distinct(series)[1]
-    return not _is_of_dates(series) and all(TIME_OF_DAY.fullmatch(str(word)) for word in words)
+    are_times = {bool(TIME_OF_DAY.fullmatch(str(word))) for word in words}
+    if are_times == {False} and not pd.api.types.is_numeric_dtype(series.dtype):
+        return (
+            bool(times(pd.Series([*map(str, words[:FIRST])], dtype=object)).notna().any()) or None
+        )
+    return False if are_times == {True} else None
 
 
 def zone_of(found: set[str]) -> str:
@@ -160,14 +167,18 @@ def _guesses(word: str) -> list[str]:
 def _only(words: Any, forms: Sequence[str]) -> str:
     """Return the format that reads most words; empty if another one reads as many differently.
 
-    One with a year of two digits in front counts only if days are from the whole of months.
+    One with a year of two digits in front counts only if days are from the whole of months, or the
+    first or last ones, and they would not be from the whole of months with the day in front.
     """
-    found = []
-    for form in forms:
+    found, has_all_days = list[tuple[int, str, Any]](), False
+    for form in forms:  # those with the year in front follow the others
         read = times(words, form)
         days = read.dt.day
-        if not form.startswith("%y") or (days.min() <= 3 and days.max() >= 28):
+        are_all = days.min() <= 3 and days.max() >= 28
+        are_days = are_all or days.max() == 1 or days.min() >= 28
+        if not form.startswith("%y") or (are_days and not has_all_days):
             found.append((read.isna().sum(), form, read))
+        has_all_days |= are_all
     best = min(found, default=(0, "", None), key=lambda one: one[0])
     is_clear = all(bad > best[0] or read.equals(best[2]) for bad, _, read in found)
     return best[1] if is_clear else ""
@@ -204,7 +215,12 @@ def joined_frames(X: Any, more: Any) -> Any:
     places = column_places(frame_names(X), frame_names(more), "X")
     X, more, faults = X.copy(), more.iloc[:, places].set_axis(X.columns, axis=1), []
     for name in X.columns:
+        for frame in (X, more):
+            if pd.api.types.infer_dtype(frame[name], skipna=True) == "time":
+                frame[name] = frame[name].astype(object).map(str, na_action="ignore")
         series, kind = more[name], X[name].dtype.kind
+        if {have_days(X[name]), have_days(series)} == {True, False}:
+            faults.append(f"{by_row(0, name)}: dates must all have a day beside the time, or none")
         if series.dtype.kind == "M" and kind not in "iufM":
             found = _as_times(X[name], series.dt.tz)
             X[name] = X[name] if (found.isna() & X[name].notna()).any() else found

@@ -12,7 +12,7 @@ from sparsegp.data import Table, as_table, table_of, warn_of_numbers
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import BLOCK_ROWS
 from sparsegp.fit.dense import DenseRun
-from sparsegp.fit.prepare import Prepared, prepare
+from sparsegp.fit.prepare import Prepared, prepare, warn_of_skew
 from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, choose_kernel, tunable
@@ -126,6 +126,8 @@ def fit(
     with run.opened() as how:
         runtime, found = how["runtime"], None
         table = table.learnt(runtime.scheduler(), settings.is_regression)
+        if settings.is_regression:
+            warn_of_skew(table.y, table.source)
         rows: Table | Prepared = table
         folder = None if scratch is None else path_text("scratch", scratch)
         if folder is not None:  # before a run is overwritten

@@ -24,6 +24,7 @@ from sparsegp.data import (
 )
 from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE, YEAR
+from sparsegp.data.labels import as_numbers
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
@@ -171,7 +172,6 @@ def prepare(
         classes, target = train.codes()
     else:
         classes, target = np.empty(0), numbers.encode(train.y, train.source)
-        warn_of_skew(numbers, target, train.source)
     check(len(classes))
     summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
     held_out_target: Any = None
@@ -199,10 +199,11 @@ def warn_of_unlike(weights: Doubles | None, precision: str) -> None:
         )
 
 
-def warn_of_skew(numbers: Numbers, target: Doubles, source: str) -> None:
-    """Warn if the noise of standardised targets (n,) can hardly be normal, nor the same for all."""
-    is_positive = numbers.decode(target.min()) > -1e-9 * numbers.scale
-    if is_positive and numbers.scale > numbers.offset:
+def warn_of_skew(y: Labels | None, source: str) -> None:
+    """Warn if the noise of targets (n,) of a regression can hardly be the same for all."""
+    values = as_numbers(y, source)
+    has_tail = values.std() > values.mean() and np.median(values) < values.mean() / 1.25
+    if values.min() >= 0.0 and has_tail and len(np.unique(values)) > 2:
         said = "labels of %s are positive or zero, and most are far below the largest; %s"
         remedy = "if errors grow with them, learn their logarithms (of 1 + y if some are zero)"
         logger.warning(said, source, remedy)
@@ -308,8 +309,10 @@ def choose_validation_rows(
     for one in rng.permutation(len(sizes)):
         if wanted == 0:
             break
+        if sizes[one] > wanted:
+            continue
         taken = np.bincount(codes[rows[ends[one] - sizes[one] : ends[one]]], minlength=len(room))
-        if sizes[one] <= wanted and (are_single or (taken <= room).all()):
+        if are_single or (taken <= room).all():
             chosen[one] = True
             wanted, room = wanted - sizes[one], room - taken
     if wanted and not chosen.any():  # all families are larger

@@ -35,6 +35,7 @@ REFUSED = [
     ("train pair.npz --method 'gibbs(a=1, steps=10)'", r"'gibbs\(a=1, steps=10\)'"),
     ("train pair.npz --method whole", "unknown method 'whole'; known: ivm, ep, exact"),
     ("train pair.npz --method laplace --panel 2", "takes all rows, has no settings --panel"),
+    ("estimate pair.npz --block-rows 0", "--block-rows must be at least 1"),
     ("train pair.npz --steps 3", "--method ivm has no settings --steps"),
     ("train pair.npz --task sorting", "task must be classification or regression, got 'sorting'"),
     ("train pair.npz --stub-entries 1000000", "--posterior all needs those of all rows"),

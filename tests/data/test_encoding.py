@@ -340,6 +340,9 @@ CLOCKS = [
 def test_new_times_have_days_where_those_of_training_had(full, clock):
     assert_tells_apart([full], clock, "no day beside the time, and .* have one")
     assert_tells_apart([clock, CLOCKS[1]], full, "a day beside the time, and .* have none")
+    encoding = Encoding.learn(pd.DataFrame({"t": clock}), "T")
+    with pytest.raises(DataError, match="row 7, column 't': 'noon' is not a time of day"):
+        encoding.apply(pd.DataFrame({"t": [*CLOCKS[0][:7], "noon"]}), "T")
 
 
 def test_dates_with_and_without_time_zones_fit_all():
@@ -472,13 +475,13 @@ def test_unknown_values_in_parquet_files_are_counted(tmp_path, caplog):
 
 def test_markers_of_missing_values_in_parquet_files(tmp_path):
     hours = pd.date_range("2024-01-01", periods=120, freq="33min").strftime("%H:%M")
-    frame = pd.DataFrame({"at": hours, "n": np.arange(120) % 7})
+    frame = pd.DataFrame({"at": hours, "n": np.arange(120) % 7, "z": np.arange(120) % 7 / 2})
     frame.loc[1, "at"] = "unknown"
     frame.assign(y=[*"ab"] * 60).to_parquet(tmp_path / "a.parquet", row_group_size=50)
     with pytest.raises(DataError, match="row 1, column 'at': 'unknown' is not a time of day"):
         open_dataset(tmp_path / "a.parquet").train.learnt()
-    table = open_dataset(tmp_path / "a.parquet", missing=["unknown"]).train.learnt()
-    assert table.encoding.columns[0].missing == 1 / 120
+    table = open_dataset(tmp_path / "a.parquet", missing=["unknown", "3"]).train.learnt()
+    assert [column.missing for column in table.encoding.columns] == [1 / 120, 17 / 120, 17 / 120]
     again = open_dataset(tmp_path / "a.parquet", known_missing=table.missing).train
     np.testing.assert_array_equal(again.encoded(table.encoding).X, table.X)
 

@@ -213,12 +213,14 @@ def test_columns_that_are_read_as_times_of_day_are_named(read, caplog):
 @pytest.mark.parametrize("mark", ["-", ".", "/"])
 def test_years_of_two_digits_may_be_in_front(mark, read):
     """They are told by the days, which are then from the middle of months alone."""
-    days = pd.Series(pd.date_range("2012-01-01", "2024-12-20", periods=200))
-    table = pd.DataFrame({"t": days.dt.strftime(f"%d{mark}%m{mark}%y"), "y": [*"ab"] * 100})
-    assert columns(read(table))["t"].form == f"%d{mark}%m{mark}%y"
-    table["t"] = days.dt.strftime(f"%y{mark}%m{mark}%d")
-    with pytest.raises(DataError, match=r"'12.01.01' and .* like dates that can be read in more"):
-        read(table).learnt()
+    form, monthly = f"%d{mark}%m{mark}%y", pd.date_range("2012-01-01", periods=150, freq="MS")
+    days = pd.date_range("2012-01-01", "2024-12-20", periods=150)
+    for each in (days, monthly, monthly - pd.Timedelta("1D")):
+        table = pd.DataFrame({"t": each.strftime(form), "y": [*"ab"] * 75})
+        assert each is monthly or columns(read(table))["t"].form == form  # else months may be days
+        table["t"] = each.strftime(f"%y{mark}%m{mark}%d")
+        with pytest.raises(DataError, match=r"'1[12]\D..\D..' and .* like dates that can be read"):
+            read(table).learnt()
 
 
 @pytest.mark.parametrize(

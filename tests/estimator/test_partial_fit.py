@@ -294,6 +294,19 @@ def test_times_in_words_are_times(are_first_words):
     assert found.score(frame, y) > 0.9
 
 
+@pytest.mark.parametrize("first", ["text", "time", "dates"])
+@pytest.mark.parametrize("then", ["text", "time", "dates"])
+def test_times_of_day_are_not_mixed_with_dates(first, then):
+    days, y = pd.Series(pd.date_range("2024-01-01", periods=40, freq="7h")), np.arange(40) % 2
+    forms = {"text": days.dt.strftime("%H:%M"), "time": days.dt.time, "dates": days}
+    found = classifier().partial_fit(pd.DataFrame({"t": forms[first]}), y, classes=[0, 1])
+    if (first == "dates") != (then == "dates"):
+        with pytest.raises(ValueError, match="'t': dates must all have a day beside the time"):
+            found.partial_fit(pd.DataFrame({"t": forms[then]}), y)
+    else:
+        assert found.partial_fit(pd.DataFrame({"t": forms[then]}), y).n_features_in_ == 1
+
+
 @pytest.mark.parametrize("then", [["u", "v"], [True, False], [1.0, 2.0], ["2024-04-03", None]])
 def test_columns_may_have_no_values_at_first(then):
     labels = np.arange(40) % 2

@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from sparsegp.data.frames import Frame, require_distinct
+from sparsegp.data.frames import Frame, is_number, require_distinct
 from sparsegp.data.readers.columns import Columns, places_of, table_of
 from sparsegp.data.storage import opened, require_memory
 from sparsegp.data.table import Dataset
@@ -25,7 +25,8 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
         features = [names[place] for place in places.inputs]
         others = [names[place] for place in places.others]
         require_memory(8 * file.metadata.num_rows * len(others), name)
-        beside = dict(_pandas(file.read(columns=others))) if others else {}
+        read = _pandas(file.read(columns=others))
+        beside = dict(_without(read, columns.markers)) if others else {}
         empty = _pandas(schema.empty_table().select(features))
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     part: Any = delayed(_frame, pure=True)
@@ -59,10 +60,15 @@ def _pandas(table: Any) -> Any:
 
 
 def _frame(name: str, columns: list[str], group: int, markers: Sequence[str]) -> Any:
-    """Read one row group as a data frame, in which markers are missing values."""
+    """Read one row group as a data frame."""
     with _parquet(name) as file:
-        found = _pandas(file.read_row_group(group, columns=columns))
-    return found.mask(found.isin(markers)) if markers else found
+        return _without(_pandas(file.read_row_group(group, columns=columns)), markers)
+
+
+def _without(frame: Any, markers: Sequence[str]) -> Any:
+    """Return a data frame in which markers, words or numbers, are missing values."""
+    values = [*markers, *map(float, filter(is_number, markers))]
+    return frame.mask(frame.isin(values)) if markers else frame
 
 
 @contextmanager

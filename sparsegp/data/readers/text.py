@@ -192,6 +192,8 @@ class Text:
             words = [row[place].strip() for _, row in rows if len(row) > place]
             words = [word for word in words if word not in marks]
             name, named = names[place], shlex.quote(names[place])
+            if self.columns.names is not None and places.kinds.get(name) == "number":
+                continue  # a model knows that it has decimals
             grouped = [word for word in words if thousands.fullmatch(word)]
             n_small = sum(map(bool, map(SMALL.fullmatch, words))) if len(grouped) > 1 else 0
             may_be = len(grouped) > 1 and n_small + len(grouped) == len(words)
@@ -210,16 +212,10 @@ class Text:
         """Name of the file in warnings."""
         return self.columns.called or self.name
 
-    @property
-    def has_points(self) -> bool:
-        """Whether numbers have decimal points, and none a comma."""
-        return "." in self.decimal_marks and "," not in self.decimal_marks
-
     @cached_property
     def decimal_marks(self) -> set[str]:
-        """Decimal marks that are given, or proven by all numbers of a column in the first rows."""
-        rows = [row for _, row in islice(self._rows(), COMPARED)]
-        found = {self.columns.decimal or ""}
+        """Decimal marks that are proven by all numbers of a column in the first rows."""
+        rows, found = [row for _, row in islice(self._rows(), COMPARED)], set[str]()
         for place in range(self.layout.width):
             words = {row[place].strip() for row in rows if len(row) > place}
             words -= {*MISSING, *self.columns.markers}
@@ -252,8 +248,11 @@ class Text:
         if not is_text and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
-        if (decimal == "," and "#.#" in form) or ("#,#" in form and self.has_points):
+        if (decimal == "," and "#.#" in form) or ("#,#" in form and self.columns.decimal == "."):
             words = [word and swapped(word) for word in words]  # training rows had other marks
+        elif "#,#" in form and "." in f"{words}" and "." in self.decimal_marks:
+            said = "%s: points in the column %s separate thousands, as in training; if not, give %s"
+            logger.warning(said, self.called, self.layout.names[texts.name], "`decimal` '.'")
         if not form and kind in {"", UNTYPED, *NUMBERS}:
             form = form_of([*filter(None, words)], asked=kind in NUMBERS)
         if decimal == "," and not form:
