@@ -1,6 +1,5 @@
 """What every kernel promises, over one list of instances."""
 
-import itertools
 import math
 import pickle
 import re
@@ -48,14 +47,15 @@ def ard_by_distance(X, Z):
 
 
 def differences(X, Z, scales):
-    """|w_j(x_j) - w_j(z_j)|, (n, m, P): w is x / l, or an integral of the steps 1 / l."""
-    low, high = np.minimum(X[:, np.newaxis], Z), np.maximum(X[:, np.newaxis], Z)
-    if len(scales) < 4 * P:
-        return (high - low) / scales
-    ends = itertools.pairwise([-50.0, *QUARTILES, 50.0])
-    within = [np.minimum(high, last) - np.maximum(low, first) for first, last in ends]
-    of_steps = np.reshape(scales, (P, 4)).T[:, np.newaxis, np.newaxis]
-    return (np.maximum(within, 0.0) / of_steps).sum(axis=0)
+    """|w_j(x_j) - w_j(z_j)|, (n, m, p): w is x / l, or an integral of the steps 1 / l."""
+    steps = np.reshape(scales, (min(len(scales), X.shape[1]), -1))
+    first, last = [-np.inf, *QUARTILES], [*QUARTILES, np.inf]
+
+    def w(x):
+        within = np.clip(x[..., np.newaxis], first, last) - np.clip(0.0, first, last)
+        return (within / steps).sum(axis=-1)
+
+    return np.abs(w(X)[:, np.newaxis] - w(Z))
 
 
 def of_columns(make, function):
