@@ -1,4 +1,4 @@
-"""Runs whose processes are killed at any instant, and runs on a cluster of somebody else's.
+"""Runs whose processes are killed at any instant, beside runs on a cluster of somebody else's.
 
 About half of the kills hit the driver, which is then started again with --resume; the others hit a
 worker process while the driver goes on. `pytest -s` tells how many there were.
@@ -85,13 +85,18 @@ def killed(run, arguments, kills, seconds, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_killed_at_any_instant(name, cluster, clusters, tmp_path):
-    """The result is that of a run that was never killed. Runs are begun until there were enough."""
+    """The result is that of a run that was never killed. Runs are begun until there were enough.
+
+    That run is on a cluster that stays, and is empty afterwards.
+    """
     data = {"learnt": "toy", "tuned": "toy", "auto": "wine", "gibbs": "iris"}.get(name, clusters)
     kernel = () if "--kernel" in RUNS[name] else KERNEL
     arguments = ("train", data, *RUNS[name], *kernel, "--quiet")
     began, whole = time.monotonic(), tmp_path / "whole"
     invoke(*arguments, "--scheduler-file", cluster[0].file, "--out", whole)
     seconds = time.monotonic() - began + cluster[1]
+    assert len(cluster[0].client.nthreads()) == 2
+    assert not any(cluster[0].client.has_what().values())
     expected, X = sparsegp.load(whole), open_dataset(data).train.X.compute()
     done, runs = 0, 0
     while done < KILLS:
@@ -102,16 +107,3 @@ def test_killed_at_any_instant(name, cluster, clusters, tmp_path):
         runs += 1
         assert runs < KILLS + 3
     print(f"{done} kills of {runs} runs, which take {seconds:.1f} s undisturbed")
-
-
-@pytest.mark.slow
-def test_scheduler_and_workers_started_by_hand(cluster, clusters, tmp_path):
-    """The result is that of threads, to the last bit; the cluster stays, and is empty."""
-    settings = ("train", clusters, "--n-active", 150, "--posterior", "active", "--quiet")
-    invoke(*settings, "--threads", 2, "--out", tmp_path / "threads")
-    where = ("--scheduler-file", cluster[0].file, "--block-rows", 512)
-    invoke(*settings, *where, "--out", tmp_path / "cluster")
-    assert len(cluster[0].client.nthreads()) == 2
-    assert not any(cluster[0].client.has_what().values())
-    found, expected = (sparsegp.load(tmp_path / name) for name in ("cluster", "threads"))
-    assert_same(found, expected, open_dataset(clusters).train.X.compute())
