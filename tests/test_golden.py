@@ -15,7 +15,6 @@ import re
 import sys
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +26,6 @@ from tests.runs import params
 FILE = Path(__file__).with_name("golden.json")
 N_SHOWN = 3  # held-out rows whose predictions are kept
 
-Settings = dict[str, Any]
 LEARN = {"learn": "evidence", "major_steps": 2}
 PRIOR = "v: lognormal(1, 1); l: lognormal(1, 1)"
 

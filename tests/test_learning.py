@@ -109,10 +109,7 @@ def without_noise(rare=False):
 
 @pytest.mark.parametrize(
     ("strategy", "rare"),
-    [
-        ("hybrid", True),
-        *(pytest.param(each, False, marks=pytest.mark.slow) for each in STRATEGIES),
-    ],
+    [("hybrid", True), *(pytest.param(each, False, marks=pytest.mark.slow) for each in STRATEGIES)],
 )
 def test_labels_without_noise_end_at_a_bound(strategy, rare):
     X, y = without_noise(rare)

@@ -6,17 +6,8 @@ import numpy as np
 import pytest
 
 from sparsegp.errors import SettingsError
-from sparsegp.settings import (
-    DenseSettings,
-    Setting,
-    TrainSettings,
-    declared,
-    settings_given,
-)
+from sparsegp.settings import DenseSettings, TrainSettings, declared, settings_given
 
-ALL = [
-    (owner, each) for owner in (TrainSettings, DenseSettings) for each in declared(owner).values()
-]
 WRONG = {
     int: [1.5, "5", True, None, 10**30, 10**5000, [1]],
     float: [math.nan, math.inf, "0.5", True, None, 10**400],
@@ -25,11 +16,14 @@ WRONG = {
 }
 
 
-def name(case):
-    return case.name if isinstance(case, Setting) else case.__name__
+every_setting = pytest.mark.parametrize(
+    ("owner", "setting"),
+    [(each, s) for each in (TrainSettings, DenseSettings) for s in declared(each).values()],
+    ids=lambda case: getattr(case, "name", None),
+)
 
 
-@pytest.mark.parametrize(("owner", "setting"), ALL, ids=name)
+@every_setting
 def test_wrong_values_are_refused_in_a_sentence(owner, setting):
     wrong = [each for each in WRONG[setting.kind] if each is not None or not setting.optional]
     if setting.least is not None:
@@ -47,7 +41,7 @@ def test_wrong_values_are_refused_in_a_sentence(owner, setting):
         assert len(str(refused.value)) < 250
 
 
-@pytest.mark.parametrize(("owner", "setting"), ALL, ids=name)
+@every_setting
 def test_help_names_every_choice(owner, setting):
     assert setting.help.endswith(".")
     for choice in setting.names:

@@ -55,10 +55,6 @@ class Problem:
         return [parse(text) for text in self.texts]
 
     @property
-    def order(self) -> Order:
-        return Order(lookahead=self.lookahead, panel=self.panel)
-
-    @property
     def settings(self) -> BlockSettings:
         return BlockSettings(
             kernels=self.kernels,
@@ -86,7 +82,8 @@ class Problem:
         if self.pairs:
             selection = PairSelection(runtime, self.settings, active or PairSet())
         else:
-            selection = Selection(runtime, self.settings, self.order, active or ActiveSet())
+            order = Order(lookahead=self.lookahead, panel=self.panel)
+            selection = Selection(runtime, self.settings, order, active or ActiveSet())
         for method, args in selection.active.recovery():
             runtime.map_blocks(method, *args)
         return selection

@@ -10,8 +10,7 @@ from sparsegp.ivm.scores import SLACK, Scores
 from sparsegp.likelihoods.multinomial_probit import MultinomialProbit
 from sparsegp.likelihoods.sites import SiteRule
 
-LIKELIHOOD = MultinomialProbit()
-RULE, PRECISE = SiteRule(LIKELIHOOD), SiteRule(MultinomialProbit(n_nodes=64))
+RULE, PRECISE = SiteRule(MultinomialProbit()), SiteRule(MultinomialProbit(n_nodes=64))
 
 
 def marginals(rng, n, n_classes, spread, largest=10.0, shared=True):

@@ -12,8 +12,6 @@ from scipy.stats import norm
 from sparsegp.math.gaussian_quadrature import line_moments
 from sparsegp.math.quadrature import log_sum_exp, log_win_probabilities, ordered_sum, product_terms
 
-NODES = 12
-
 
 def log_expectation(gap, ratio):
     """log E_u[prod_j Phi(ratio_j u + gap_j)] by the trapezoid rule about its largest term."""
@@ -26,7 +24,7 @@ def log_expectation(gap, ratio):
     return logsumexp(log_terms(u)) + math.log(0.03)
 
 
-def by_rule(gap, ratio, n_nodes=NODES):
+def by_rule(gap, ratio, n_nodes=12):
     [(_, terms)] = product_terms(gap[:, np.newaxis], ratio[:, np.newaxis], n_nodes)
     return float(log_sum_exp(terms.log_terms)[0])
 

@@ -9,8 +9,6 @@ from sparsegp.kernels import parse
 from sparsegp.math.linalg import solve_lower_in_place
 from sparsegp.math.subnormals import drop_tiny, exp_in_place, rounded
 
-GROUPS = np.arange(5.0).repeat(60)
-
 
 def subnormal(x):
     """Return how many numbers are subnormal, or have subnormal squares."""
@@ -20,7 +18,8 @@ def subnormal(x):
 
 def far_apart(gap, rng):
     """Return rows in five groups with a distance between neighbouring ones."""
-    return np.column_stack([rng.normal(size=(300, 2)), gap * GROUPS])[rng.permutation(300)]
+    groups = gap * np.arange(5.0).repeat(60)
+    return np.column_stack([rng.normal(size=(300, 2)), groups])[rng.permutation(300)]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
