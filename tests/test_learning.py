@@ -80,10 +80,8 @@ def test_major_steps_go_down_and_the_last_or_the_best_is_taken(settings, calibra
 def test_learning_helps(settings):
     settings = {**settings, "kernel": "0.3*rbf(0.7)", "calibration": "none"}
     X, y = labelled(settings, n=600)
-    before, after = (
-        sparsegp.train(X[:150], y[:150], **{**settings, "learn": learn})
-        for learn in ("none", "evidence")
-    )
+    both = ({**settings, "learn": learn} for learn in ("none", "evidence"))
+    before, after = (sparsegp.train(X[:150], y[:150], **each) for each in both)
     assert nlpp(after, X[150:], y[150:]) < nlpp(before, X[150:], y[150:]) - 0.01
     if settings.get("active_per_class"):
         biases = np.array(after.likelihood.parameters())

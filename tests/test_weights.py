@@ -302,14 +302,13 @@ def test_weights_may_differ_by_many_orders_of_magnitude(kernel, caplog):
     rng = np.random.default_rng(0)
     rows, weights = rng.standard_normal((N, 3)), 10.0 ** rng.uniform(-8.0, 8.0, N)
     label = rows[:, 0] + 0.3 * rng.standard_normal(N) > 0.0
+    how = {"kernel": kernel, "n_active": 60}
     with caplog.at_level("INFO", "sparsegp"):
-        model = train(
-            rows, label, sample_weight=weights, kernel=kernel, precision="float32", n_active=60
-        )
+        model = train(rows, label, sample_weight=weights, precision="float32", **how)
     assert f"{len(model.rows)} rows included: no other candidate" in caplog.text
     assert "row weights differ by a factor of" in caplog.text
     caplog.clear()
-    train(rows, label, sample_weight=weights**0.25, kernel=kernel, n_active=60)
+    train(rows, label, sample_weight=weights**0.25, **how)
     assert "row weights differ" not in caplog.text
     assert np.average(model.predict(rows) == label, weights=weights) > 0.8
 

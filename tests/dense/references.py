@@ -36,21 +36,18 @@ def integrated(problem: Problem, new: Doubles, n_classes: int) -> tuple[float, D
     """
     n, m, n_latent = len(problem.x), len(new), problem.n_latent
     both = np.concatenate([problem.x, new])
-    points = ndtri(qmc.Sobol((n + m) * n_latent, rng=1).random(POINTS)).reshape(
-        POINTS, -1, n_latent
-    )
+    uniform = qmc.Sobol((n + m) * n_latent, rng=1).random(POINTS)
+    points = ndtri(uniform).reshape(POINTS, -1, n_latent)
     latent = np.empty_like(points)
     for r in range(n_latent):
         kernel = problem.kernels[r % len(problem.kernels)]
         factor = np.linalg.cholesky(kernel(both, both) + 1e-12 * np.eye(n + m))
         latent[:, :, r] = points[:, :, r] @ factor.T
-    log_p = problem.likelihood.log_density(latent[:, :n], problem.target).sum(axis=1)
+    log_density = problem.likelihood.log_density
+    log_p = log_density(latent[:, :n], problem.target).sum(axis=1)
     weight = np.exp(log_p - log_sum_exp(log_p))
-    each = [
-        np.exp(problem.likelihood.log_density(latent[:, n:], np.full(m, code)))
-        for code in range(n_classes)
-    ]
-    probabilities = np.einsum("s,csm->mc", weight, np.array(each))
+    each = [log_density(latent[:, n:], np.full(m, code)) for code in range(n_classes)]
+    probabilities = np.einsum("s,csm->mc", weight, np.exp(each))
     return float(log_sum_exp(log_p) - np.log(POINTS)), probabilities
 
 

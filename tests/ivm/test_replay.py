@@ -45,9 +45,8 @@ for name in ("bounded", "bounded, panel", "panel"):
 @pytest.mark.parametrize("processor", ["Haswell", "SkylakeX"])
 def test_blocks_change_no_bit_on_other_processors(processor):
     """Where OpenBLAS rounds by the place in a tile (Haswell), and where it does not."""
-    process = start_python(
-        "-c", OTHER_PROCESSOR, env=environment() | {"OPENBLAS_CORETYPE": processor}
-    )
+    names = environment() | {"OPENBLAS_CORETYPE": processor}
+    process = start_python("-c", OTHER_PROCESSOR, env=names)
     errors = process.communicate()[1]
     if process.returncode < 0:
         pytest.skip(f"this machine cannot do what {processor} can")

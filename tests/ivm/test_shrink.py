@@ -84,10 +84,8 @@ def assert_chosen(run, d, before, scores, kept):
     assert set(before[scores > worst + 1.0]) <= set(kept)  # apart by more than rounding
     drawn = np.setdiff1d(kept, before[order[: most // 2]])
     dropped = np.setdiff1d(before, kept)
-    words, others = (
-        Ranking.of(np.zeros(len(some)), some, run.criterion.seed, d).random
-        for some in (drawn, dropped)
-    )
+    seed = run.criterion.seed
+    words, others = (Ranking.of(0.0 * i, i, seed, d).random for i in (drawn, dropped))
     if len(dropped):
         assert np.sort(words)[: len(words) * 9 // 10].max() < others.min()
 

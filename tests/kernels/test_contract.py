@@ -210,15 +210,6 @@ def test_flat_kernels_have_no_slopes(kernel):
     assert not kernel.slopes(X, X, np.ones((4, 1))).any()
 
 
-def test_pull_back_checks_its_arrays():
-    with pytest.raises(DataError, match=r"\(n, m\), got \(40, 5\), \(7, 5\) and \(7, 40\)"):
-        RBF(1).pull_back(X, Z, np.ones((7, 40)))
-    with pytest.raises(DataError, match=r"\(m, R\), got \(40, 5\), \(7, 5\) and \(40, 7\)"):
-        RBF(1).slopes(X, Z, np.ones((40, 7)))
-    with pytest.raises(DataError, match=r"\(n,\), got \(40, 5\) and \(40, 1\)"):
-        RBF(1).pull_back_diag(X, np.ones((40, 1)))
-
-
 @pytest.mark.parametrize("kernel", [RBF(), ARD(), Matern32(), Matern52(), 2 * (RBF() + Linear())])
 def test_incomplete_kernels_say_what_to_do(kernel):
     assert not kernel.complete
@@ -266,15 +257,21 @@ def test_ard_names_both_numbers():
             use()
 
 
-def test_arrays_are_checked():
-    with pytest.raises(DataError, match=r"same number of columns, got shapes \(40, 5\) and"):
-        RBF(1)(X, Z[:, :3])
-    with pytest.raises(DataError, match=r"X must be floats .* got int64 of shape \(40, 5\)"):
-        RBF(1)(X.astype(np.int64), Z)
-    with pytest.raises(DataError, match=r"Z must be floats .* got float64 of shape \(5,\)"):
-        RBF(1)(X, Z[0])
-    with pytest.raises(DataError, match="X must be floats"):
-        Constant(1).diag(X[0])
+@pytest.mark.parametrize(
+    ("use", "arrays", "message"),
+    [
+        (RBF(1), (X, Z[:, :3]), r"same number of columns, got shapes \(40, 5\) and"),
+        (RBF(1), (X.astype(np.int64), Z), r"X must be floats .* got int64 of shape \(40, 5\)"),
+        (RBF(1), (X, Z[0]), r"Z must be floats .* got float64 of shape \(5,\)"),
+        (Constant(1).diag, (X[0],), "X must be floats"),
+        (RBF(1).pull_back, (X, Z, X @ X.T), r"\(n, m\), got \(40, 5\), \(7, 5\) and \(40, 40\)"),
+        (RBF(1).slopes, (X, Z, X), r"\(m, R\), got \(40, 5\), \(7, 5\) and \(40, 5\)"),
+        (RBF(1).pull_back_diag, (X, X[:, :1]), r"\(n,\), got \(40, 5\) and \(40, 1\)"),
+    ],
+)
+def test_arrays_are_checked(use, arrays, message):
+    with pytest.raises(DataError, match=message):
+        use(*arrays)
 
 
 @pytest.mark.parametrize(

@@ -193,9 +193,8 @@ def sample():
     a, b, c = X[:, RELEVANT].T
     latent = np.stack([np.sin(2.0 * a) + b, c - np.sin(2.0 * a), np.cos(2.0 * c) - b], axis=1)
     target = (latent + 0.1 * rng.normal(size=latent.shape)).argmax(axis=1)
-    return Sample(
-        X, target, 3, np.arange(len(X)), scalings={"none": Scaling(np.zeros(P), np.ones(P), "none")}
-    )
+    scaling = Scaling(np.zeros(P), np.ones(P), "none")
+    return Sample(X, target, 3, np.arange(len(X)), scalings={"none": scaling})
 
 
 def found_by(sample, kernel, learn=True):

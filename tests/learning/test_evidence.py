@@ -212,10 +212,7 @@ def test_improper_sites_are_refused(site, message):
 def test_an_infinite_criterion_is_refused():
     rows = make_rows(True)
     rows.target[np.setdiff1d(np.flatnonzero(rows.counts), rows.active)[0]] = 1e200
-    with (
-        np.errstate(over="ignore", invalid="ignore"),
-        pytest.raises(NumericalError, match="finite"),
-    ):
+    with np.errstate(all="ignore"), pytest.raises(NumericalError, match="finite"):
         rows.evidence([RBF(1.0)], Gaussian(), some_sites(len(rows.active)))
 
 
@@ -232,7 +229,6 @@ N = 700
 
 @pytest.mark.parametrize("case", OF_BLOCKS)
 def test_rows_that_are_not_active_count_and_no_others(case):
-    """And sites set anew in order are those of the selection."""
     likelihood, pairs, size = OF_BLOCKS[case]
     several = likelihood is PROBITS
     rows = make_rows(True, N, seed=2)
@@ -266,9 +262,6 @@ def test_rows_that_are_not_active_count_and_no_others(case):
     assert value == pytest.approx(expected.phi, rel=1e-10)
     own = gradient[: len(expected.kernels)]
     np.testing.assert_allclose(own, expected.kernels, rtol=1e-8, atol=1e-8)
-    if not several:
-        anew = objective.recompute_sites(objective.start)
-        np.testing.assert_allclose(anew[0], sites[0], rtol=1e-4)
 
 
 @pytest.mark.parametrize("likelihood", [Probit(0.3), Gaussian(0.2)], ids=lambda x: x.name)

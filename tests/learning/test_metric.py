@@ -23,10 +23,8 @@ def spd(seed):
 def test_outer_products_by_finite_differences(text):
     """Of five latent values of two processes, centred."""
     rng = np.random.default_rng(5)
-    kernel, X = parse(text), rng.normal(size=(9, P))
-    parts = [
-        (kernel, rng.normal(size=(d, P)), rng.normal(size=(d, R))) for d, R in ((6, 3), (4, 2))
-    ]
+    kernel, X, sizes = parse(text), rng.normal(size=(9, P)), ((6, 3), (4, 2))
+    parts = [(kernel, rng.normal(size=(d, P)), rng.normal(size=(d, R))) for d, R in sizes]
 
     def means(move):
         f = np.concatenate([k(X + move, U) @ weights for k, U, weights in parts], axis=1)

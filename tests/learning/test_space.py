@@ -64,9 +64,7 @@ def test_the_kernel_of_the_settings_comes_first_and_stays():
 def test_a_scaling_that_is_given_stays_and_many_columns_have_no_absolute_differences():
     candidates = Candidates("50*rbf", {"standard": SCALE}, 0)
     assert candidates.first() == [0, 1, 2, 3, 4]
-    assert {known.scaling for n in candidates.first(50) for known in [candidates.known[n]]} == {
-        "standard"
-    }
+    assert {candidates.known[n].scaling for n in candidates.first(50)} == {"standard"}
     candidates = Candidates("50*rbf", {"auto": np.ones(MAX_ROUGH_COLUMNS + 1)}, 0)
     assert candidates.first() == [0, 1, 2]
     assert candidates.known[candidates.safe].kernel.endswith("linear")

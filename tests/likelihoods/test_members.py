@@ -118,9 +118,7 @@ def test_what_a_row_gets_does_not_depend_on_its_company():
     mean, covariance = rng.normal(size=(6, 3)), np.tile(np.eye(3), (6, 1, 1))
     covariance[::2] *= 100.0
     both = log_probabilities(Softmax(), mean, covariance, 3)
-    each = [
-        log_probabilities(Softmax(), mean[i : i + 1], covariance[i : i + 1], 3) for i in range(6)
-    ]
+    each = [log_probabilities(Softmax(), mean[[i]], covariance[[i]], 3) for i in range(6)]
     np.testing.assert_allclose(both, np.concatenate(each), atol=1e-13)
 
 

@@ -45,9 +45,8 @@ def test_predictions_divide_the_bias_too(temperature):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(200, 3))
     y = (X[:, 0] > 0.8).astype(int)
-    model = sparsegp.train(
-        X, y, likelihood=f"probit({BIAS})", n_active=30, calibration="none", precision="float64"
-    )
+    how = {"n_active": 30, "calibration": "none", "precision": "float64"}
+    model = sparsegp.train(X, y, likelihood=f"probit({BIAS})", **how)
     weights = replace(model.weights, calibration=Calibration(temperature, 0.4))
     tempered = replace(model, weights=weights)
     mean, variance = tempered.latent_mean_and_variance(X)
