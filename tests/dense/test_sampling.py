@@ -27,13 +27,10 @@ def test_one_parameter_against_a_grid():
     some, method = REGRESSION, Exact()
     prior = kernel_prior(PRIOR, some)
     grid = np.linspace(-2.0, 2.0, 41)
-    logs, means = [], []
     new = np.linspace(-1.9, 1.9, 7)[:, np.newaxis]
-    for t in grid:
-        at = some.with_parameters(np.array([t]))
-        logs.append(method.evidence(at).value - prior(np.array([t]))[0])
-        means.append(Mixture(method.fit(at).components, some.x).latent(new))
-    density = np.exp(np.array(logs) - max(logs))
+    at = [some.with_parameters(np.array([t])) for t in grid]
+    logs = np.array([method.evidence(each).value - prior(each.parameters())[0] for each in at])
+    density = np.exp(logs - logs.max())
     density /= trapezoid(density, grid)
     mean = trapezoid(grid * density, grid)
     sd = np.sqrt(trapezoid((grid - mean) ** 2 * density, grid))
@@ -48,10 +45,10 @@ def test_one_parameter_against_a_grid():
     assert row["sd"] == pytest.approx(sd, rel=0.2)
     assert all(0.5 < rate < 0.99 for rate in found.report["acceptance"])
 
-    each = np.array([latent for latent, _ in means])[:, :, 0]
-    expected = trapezoid(each * density[:, np.newaxis], grid, axis=0)
-    spread = np.array([variance for _, variance in means])[:, :, 0]
-    square = trapezoid((spread + each**2) * density[:, np.newaxis], grid, axis=0)
+    latents = [Mixture(method.fit(each).components, some.x).latent(new) for each in at]
+    means, spreads = np.array(latents)[..., 0].swapaxes(0, 1)
+    expected = trapezoid(means * density[:, np.newaxis], grid, axis=0)
+    square = trapezoid((spreads + means**2) * density[:, np.newaxis], grid, axis=0)
     latent, variance = Mixture(found.components, some.x).latent(new)
     assert len(found.components) == 200
     assert_allclose(latent[:, 0], expected, atol=0.05)

@@ -97,6 +97,7 @@ def test_softmax_of_two_classes(scale, error, correlated):
 @pytest.mark.parametrize("likelihood", [Softmax(), MultinomialProbit()], ids=["softmax", "probit"])
 @pytest.mark.parametrize(("n_classes", "scale"), [(3, 1.0), (5, 5.0)])
 def test_correlated_values_by_random_points(likelihood, n_classes, scale):
+    """The largest of values with noise of Gumbel, or normal noise."""
     rng = np.random.default_rng(2)
     mean = scale * rng.normal(size=(3, n_classes))
     half = scale * rng.normal(size=(3, n_classes, n_classes)) / np.sqrt(n_classes)
@@ -104,12 +105,9 @@ def test_correlated_values_by_random_points(likelihood, n_classes, scale):
     found = log_probabilities(likelihood, mean, covariance, n_classes)
     np.testing.assert_allclose(np.exp(found).sum(axis=1), 1.0, atol=1e-12)
     draws = mean + np.einsum("irs,qis->qir", half, rng.normal(size=(100_000, 3, n_classes)))
-    if isinstance(likelihood, MultinomialProbit):
-        noisy = draws + rng.normal(size=draws.shape)
-        shares = np.eye(n_classes)[noisy.argmax(axis=2)].mean(axis=0)
-    else:
-        p = np.exp(draws - draws.max(axis=2, keepdims=True))
-        shares = (p / p.sum(axis=2, keepdims=True)).mean(axis=0)
+    noise = rng.gumbel if likelihood == Softmax() else rng.normal
+    best = (draws + noise(size=draws.shape)).argmax(axis=2)
+    shares = np.eye(n_classes)[best].mean(axis=0)
     np.testing.assert_allclose(np.exp(found), shares, atol=8e-3)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
+from scipy.signal import lfilter
 
 from sparsegp.math.chains import effective_sample_size, r_hat
 from sparsegp.math.hmc import Chain, Point, advance, leapfrog
@@ -92,13 +93,9 @@ def test_adaptation_meets_the_acceptance_and_finds_the_scales():
 
 def autoregressive(rho, chains, n, count):
     """Return stationary chains (chains, n, count) with correlations rho^t."""
-    rng = np.random.default_rng(7)
-    out = np.empty((chains, n, count))
-    out[:, 0] = rng.normal(size=(chains, count))
-    for t in range(1, n):
-        noise = rng.normal(size=(chains, count))
-        out[:, t] = rho * out[:, t - 1] + np.sqrt(1.0 - rho * rho) * noise
-    return out
+    noise = np.random.default_rng(7).normal(size=(chains, n, count))
+    noise[:, 1:] *= np.sqrt(1.0 - rho * rho)
+    return lfilter([1.0], [1.0, -rho], noise, axis=1)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
@@ -111,14 +108,13 @@ def test_effective_draws_of_autoregressive_chains(rho):
 @pytest.mark.parametrize("rho", [-0.5, 0.3, 0.9])
 def test_figures_by_their_definitions(rho):
     draws = autoregressive(rho, 3, 91, 2)
-    halves = [half for chain in draws[..., 1] for half in (chain[:45], chain[-45:])]
-    within = np.mean([np.var(half, ddof=1) for half in halves])
-    total = 44.0 / 45.0 * within + np.var([np.mean(half) for half in halves], ddof=1)
+    halves = np.concatenate([draws[:, :45, 1], draws[:, -45:, 1]])
+    within, parts = halves.var(axis=1, ddof=1).mean(), halves - halves.mean(axis=1, keepdims=True)
+    total = 44.0 / 45.0 * within + halves.mean(axis=1).var(ddof=1)
     assert r_hat(draws)[1] == pytest.approx(np.sqrt(total / within), rel=1e-12)
 
     def correlation(lag):
-        parts = [half - np.mean(half) for half in halves]
-        covariance = np.mean([part[: 45 - lag] @ part[lag:] / 45.0 for part in parts])
+        covariance = (parts[:, : 45 - lag] * parts[:, lag:]).sum() / parts.size
         return float(1.0 - (within - covariance) / total) if lag else 1.0
 
     length, least, lag = -1.0, np.inf, 0
