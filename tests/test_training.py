@@ -6,7 +6,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 import sparsegp
-from sparsegp.data import open_dataset
 from sparsegp.errors import Interrupted, NumericalError, SettingsError, StoreError
 from sparsegp.progress import Progress
 from sparsegp.settings import TrainSettings
@@ -14,12 +13,6 @@ from sparsegp.store import CHECKPOINT, folder_of, read_file, write_file
 from tests.runs import KINDS, Stopper, assert_same, data_for, nlpp, params, selected, train
 
 ADF = {"posterior": "adf", "kernel": "10*rbf"}
-
-
-@pytest.fixture(scope="module")
-def digits():
-    train = open_dataset("digits").train
-    return train.X.compute(), train.y
 
 
 def held_out(kind):
@@ -68,18 +61,18 @@ def test_calibration_mends_probabilities_that_are_too_soft(kind):
     assert nlpp(learned, X_test, y_test) < nlpp(plain, X_test, y_test)
 
 
-def test_state_is_shown_as_dask_arrays(digits):
-    X, y = digits
+def test_state_is_shown_as_dask_arrays():
+    X, y, _ = data_for("all", 1200)
     settings = TrainSettings(
         n_active=30, posterior="adf", precision="float64", kernel="2*rbf(3)", scaling="none"
     )
-    with selected((X / 16, y), settings, block_rows=512) as run:
+    with selected((X, y), settings, block_rows=512) as run:
         stub, means, variances = run.stub(), run.means(), run.variances()
-        assert stub.chunks == ((30,), (512, 512, 413))
-        assert means.chunks == ((512, 512, 413), (10,))
+        assert stub.chunks == ((30,), (512, 512, 176))
+        assert means.chunks == ((512, 512, 176), (3,))
         stub, means, variances = stub.compute(), means.compute(), variances.compute()
         model = run.finish()
-    expected = model.latent_mean_and_variance(X / 16)
+    expected = model.latent_mean_and_variance(X)
     assert_allclose(means, expected[0], atol=1e-9)
     assert_allclose(variances[:, 0], expected[1][:, 0], atol=1e-9)
     assert_allclose(variances[:, 0], 2.0 - np.square(stub).sum(axis=0), atol=1e-10)
@@ -98,8 +91,8 @@ def test_the_curve_leaves_out_what_is_not_known():
 # -- what is refused, and what goes wrong ----------------------------------------------------------
 
 
-def test_runs_with_other_settings_or_data_are_not_resumed(digits, tmp_path):
-    X, y = digits
+def test_runs_with_other_settings_or_data_are_not_resumed(tmp_path):
+    X, y, _ = data_for("all")
     settings = {"n_active": 40, "lookahead": 4, **ADF}
     how = {"out": tmp_path, "resume": True}
     with pytest.raises(Interrupted):
