@@ -170,12 +170,8 @@ def test_rows_of_the_same_inputs_are_one_family():
     X = np.array([[0.0], [1.0], [0.0], [0.0], [2.0]])
     table = as_table(X, ["a", "b", "b", "a", "a"], np.full(5, 2.0))
     found = effective_rows(table)
-    assert sorted(zip(found.y, found.weights, found.rows, strict=True)) == [
-        ("a", 2.0, 4),
-        ("a", 4.0, 0),
-        ("b", 2.0, 1),
-        ("b", 2.0, 2),
-    ]
+    expected = [("a", 2.0, 4), ("a", 4.0, 0), ("b", 2.0, 1), ("b", 2.0, 2)]
+    assert sorted(zip(found.y, found.weights, found.rows, strict=True)) == expected
     places = found.places(np.array([0, 2]))
     assert found.origin[places[0]] == found.origin[places[1]]
     assert len(np.unique(found.origin)) == 3

@@ -24,14 +24,10 @@ def test_one_sweep_is_assumed_density_filtering():
     covariance, mean = interleaved(some.covariances()), np.zeros(42)
     order = order_of(some)
     for i in order:
-        rows, basis = slice(3 * i, 3 * i + 3), contrasts(some.target[i : i + 1], 3)[0]
-        _, found = match_moments(
-            (basis.T @ mean[rows])[np.newaxis],
-            (basis.T @ covariance[rows, rows] @ basis)[np.newaxis],
-            some.target[i : i + 1],
-            some.biases,
-            7,
-        )
+        rows, target = slice(3 * i, 3 * i + 3), some.target[i : i + 1]
+        (basis,) = contrasts(target, 3)
+        centre, spread = basis.T @ mean[rows], basis.T @ covariance[rows, rows] @ basis
+        _, found = match_moments(centre[np.newaxis], spread[np.newaxis], target, some.biases, 7)
         site = np.zeros((42, 42))
         site[rows, rows] = basis @ found[0, :, :-1] @ basis.T
         shift = np.zeros(42)
@@ -87,13 +83,11 @@ def test_the_basis_is_what_the_rows_before_do_not_tell():
     assert 3 < len(basis) < 40
     before = []
     for row in order.tolist():
-        rest = [
-            each[row, row]
-            - each[row, before] @ np.linalg.solve(each[np.ix_(before, before)], each[before, row])
-            for each in covariances
-        ]
-        shares = np.array(rest) / [each[row, row] for each in covariances]
-        assert (row in basis) == (shares > 0.05).any()
+        own, across = covariances[:, row, row], covariances[:, before, row]
+        among = covariances[:, before][:, :, before]
+        told = np.linalg.solve(among, across[..., np.newaxis])[..., 0]
+        rest = own - (across * told).sum(axis=1)
+        assert (row in basis) == (rest > 0.05 * own).any()
         before += [row] if row in basis else []
 
 

@@ -91,12 +91,9 @@ def test_single_precision_is_as_good(kernel, rel):
     """Also for kernels of fewer directions than active rows."""
     X, y = load_breast_cancer(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    single, double = (
-        choose_prior_variance(
-            [ApproximateFit(parse(kernel), x[:400], y[:400], 2, 300, x[400:])], y[400:]
-        ).nlpp
-        for x in (X.astype(np.float32), X)
-    )
+    how, both = (y[:400], 2, 300), (X.astype(np.float32), X)
+    fits = (ApproximateFit(parse(kernel), x[:400], *how, x[400:]) for x in both)
+    single, double = (choose_prior_variance([fit], y[400:]).nlpp for fit in fits)
     assert single == pytest.approx(double, rel=rel)
 
 

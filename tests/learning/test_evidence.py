@@ -234,17 +234,9 @@ def test_rows_that_are_not_active_count_and_no_others(case):
     rows = make_rows(True, N, seed=2)
     if not likelihood.numeric:
         rows.target = np.digitize(rows.target, [-0.5, 0.7] if several else [0.2])
-    run = problems.Problem(
-        rows.X,
-        rows.target,
-        TEXTS if several else TEXTS[:1],
-        size,
-        criterion=CRITERIA["information"](),
-        rule=SiteRule(likelihood, "moments", 1e-8),
-        n_blocks=3,
-        pairs=pairs,
-        validation=~rows.counts,
-    )
+    how = {"criterion": CRITERIA["information"](), "rule": SiteRule(likelihood, "moments", 1e-8)}
+    how |= {"n_blocks": 3, "pairs": pairs, "validation": ~rows.counts}
+    run = problems.Problem(rows.X, rows.target, TEXTS if several else TEXTS[:1], size, **how)
     selection = run.finish()
     active = selection.active
     own = active.sites(run.settings.n_latent)
