@@ -107,10 +107,18 @@ def test_how_models_are_shown(small):
 
 
 def test_each_kind_of_model_has_its_own_predictions(small):
-    with pytest.raises(SettingsError, match="regression"):
-        small["numbers"].predict_proba(np.ones((1, 3)))
-    with pytest.raises(SettingsError, match="classifier"):
-        small["sparse"].predictive_mean_and_variance(np.ones((1, 3)))
+    sparse, dense, numbers = (small[name] for name in ("sparse", "dense", "numbers"))
+    for use, message in (
+        (numbers.predict_proba, "regression"),
+        (numbers.explain, "got a regression"),
+        (sparse.predictive_mean_and_variance, "classifier"),
+        (partial(sparse.explain, most=0), "`most` must be at least 1, got 0"),
+        (dense.explain, "without `method`"),
+        (dense.novelty, "without `method`"),
+        (dense.predict_set, "need validation rows"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            use(np.ones((1, 3)))
 
 
 def test_relevances(small):

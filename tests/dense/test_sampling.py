@@ -91,8 +91,6 @@ def test_refusals():
     both = Problem(some.x, some.target, [2.0 * RBF(1.0)], some.likelihood, 1)
     with pytest.raises(SettingsError, match=r"must have a hyperprior.*got none of constant\.value"):
         Target(Exact(), both, kernel_prior(PRIOR, both))
-    with pytest.raises(SettingsError, match="must be of a parameter that is learnt"):
-        kernel_prior("noise: gamma(1, 1)", some)
     without = METHODS["softmax_ep"](moments="laplace")
     with pytest.raises(SettingsError, match="has no gradient of a marginal likelihood"):
         Target(without, some, prior)

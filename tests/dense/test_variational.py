@@ -28,6 +28,17 @@ def problem(n, per_class=False, binary=False, variance=3.0):
 CASES = [(False, False), (True, False), (False, True)]
 
 
+def fixed_point(some):
+    """Latent means by GR eq. 4.6 and 4.9, the covariances, and K (K + I)^-1 of these."""
+    n = len(some.x)
+    every = np.broadcast_to(some.covariances(), (some.n_latent, n, n))
+    smooth, mean = np.linalg.solve(every + np.eye(n), every), np.zeros((n, some.n_latent))
+    for _ in range(600):
+        site = mean + some.likelihood.moments(mean, np.zeros_like(mean), some.target).slope
+        mean = np.einsum("rij,jr->ir", smooth, site)
+    return mean, every, smooth
+
+
 @pytest.mark.parametrize(("per_class", "binary"), CASES)
 @pytest.mark.parametrize("n", [1, 3])
 def test_bound_is_below_the_log_marginal_likelihood(n, per_class, binary):
@@ -74,17 +85,10 @@ def test_bound_never_falls(per_class, binary):
 def test_it_is_the_fixed_point(per_class, binary):
     some = problem(25, per_class, binary, variance=1.0)
     found = Variational(tolerance=1e-15).fit(some)
-    mean = np.zeros((25, some.n_latent))
-    every = np.broadcast_to(some.covariances(), (some.n_latent, 25, 25))
-    smooth = [np.linalg.solve(k + np.eye(25), k) for k in every]
-    for _ in range(600):  # GR eq. 4.6 and 4.9
-        moments = some.likelihood.moments(mean, np.zeros_like(mean), some.target)
-        site = mean + moments.slope
-        mean = np.stack([s @ column for s, column in zip(smooth, site.T, strict=True)], axis=1)
+    mean, every, smooth = fixed_point(some)
     latent, variance = Mixture(found.components, some.x).latent(some.x)
     assert_allclose(latent, mean, atol=1e-6)
-    pairs = zip(every, smooth, strict=True)
-    assert_allclose(variance, np.stack([np.diag(k - k @ s) for k, s in pairs], axis=1), atol=1e-9)
+    assert_allclose(variance, np.einsum("rii->ir", every - every @ smooth), atol=1e-9)
 
 
 def test_too_few_steps():
@@ -94,12 +98,7 @@ def test_too_few_steps():
 
 def test_a_round_by_hand():
     some = problem(20)
-    latent = np.zeros((20, 3))
-    (covariance,) = some.covariances()
-    site = latent
-    for _ in range(600):  # GR eq. 4.6
-        site = latent + some.likelihood.moments(latent, np.zeros_like(latent), some.target).slope
-        latent = covariance @ np.linalg.solve(covariance + np.eye(20), site)
+    latent, _, _ = fixed_point(some)
     rate = (1e-3 + 1.0) / (1e-3 + 0.5)  # GR eq. 4.8, of the length scale of one
     draws = np.random.default_rng([some.seed, KEY, 1]).standard_exponential((40, 1)) / rate
     kernels = (3.0 * RBF(np.sqrt(0.5 / phi)) for phi in draws[:, 0])

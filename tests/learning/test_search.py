@@ -254,10 +254,7 @@ def test_with_very_few_rows_a_search_may_end_where_the_given_kernel_leads(n, rou
     assert any(trial.by_column for trial in nature.trials) == learns
 
 
-@pytest.mark.parametrize(
-    ("n", "p", "tried"),
-    [(249, 2, 0), (250, 2, 1), (1500, 19, 1)],
-)
+@pytest.mark.parametrize(("n", "p", "tried"), [(249, 2, 0), (250, 2, 1), (1500, 19, 1)])
 def test_four_length_scales_for_a_column_follow_one(n, p, tried):
     """From what is learnt of a product over columns, also where a mean over them leads at first."""
     rules = {"auto": np.ones(p)}
@@ -525,17 +522,18 @@ def test_a_regression_learns_with_both_scalings_if_they_are_close(n_classes, noi
 @pytest.mark.parametrize(
     ("n", "nlpp", "noise", "level", "stages"),
     [
-        (1400, 0.9, 0.0, 0.75, {1, 2}),
-        (1400, 0.7, 30.0, 0.75, {1, 2}),  # there is much to learn
-        (5000, 0.9, 30.0, 0.75, {1, 2}),
-        (5000, 0.9, 0.0, 0.75, {1, 2}),  # length scales gain nothing
-        (5000, 0.7, 0.0, 0.75, {1, 2, 4}),
-        (5000, 0.7, 30.0, 0.75, {1, 2, 4}),
-        (5000, 0.9, 30.0, None, {1, 2, 4}),
+        (1400, {ROUGH: 0.9}, 0.0, 0.75, {1, 2}),
+        (1400, {ROUGH: 0.7}, 30.0, 0.75, {1, 2}),  # there is much to learn
+        (5000, {ROUGH: 0.9}, 30.0, 0.75, {1, 2}),
+        (5000, {ROUGH: 0.9}, 0.0, 0.75, {1, 2}),  # length scales gain nothing
+        (5000, {ROUGH: 0.7}, 0.0, 0.75, {1, 2, 4}),
+        (5000, {ROUGH: 0.7}, 30.0, 0.75, {1, 2, 4}),
+        (5000, {ROUGH: 0.9}, 30.0, None, {1, 2, 4}),
+        (5000, {GIVEN: 0.9, learnt(GIVEN): 0.8}, 0.0, 0.75, {1, 2, 4}),  # they gain much
     ],
 )
 def test_where_labels_are_mostly_noise_it_ends_early(n, nlpp, noise, level, stages):
-    nature = Nature({"30*laplace(1.6)": nlpp, "30.0*laplace(1.6)": nlpp}, noise=noise)
+    nature = Nature(nlpp, noise=noise)
     found = nature.searched(replace(Plan.of((n, 0, 2), 60, None), noise=level))
     assert {trial.rung for trial in nature.trials} == stages
     assert found.ended == "all rungs"
@@ -555,12 +553,6 @@ def test_where_nothing_leads_the_linear_kernels_one_laplace_is_learnt_first(gain
     before = len(nature.trials) - len(others) - 1
     for time in range(before, len(nature.trials)):
         assert replace(nature, trials=[], time=time).searched(plan).ended == "max_seconds"
-
-
-def test_length_scales_that_gain_much_are_learnt_again_even_from_noise():
-    nature = Nature({GIVEN: 0.9, learnt(GIVEN): 0.8})
-    nature.searched(replace(Plan.of((5000, 0, 2), 60, None), noise=0.75))
-    assert {trial.rung for trial in nature.trials} == {1, 2, 4}
 
 
 def test_labels_of_many_classes_are_noise_only_near_their_entropy():

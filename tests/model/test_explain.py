@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose
 
 import sparsegp
 from sparsegp.data.scaling import Scaling
-from sparsegp.errors import SettingsError
 from sparsegp.model import SparseModel
 from sparsegp.model.explain import difference
 
@@ -21,10 +20,10 @@ KINDS = {
 }
 
 
-def rows(n_classes, n=150, p=4):
+def rows(n_classes):
     rng = np.random.default_rng(7)
-    y = rng.integers(n_classes, size=n)
-    X = rng.standard_normal((n, p)) * [1.0, 2.0, 5.0, 0.1]
+    y = rng.integers(n_classes, size=150)
+    X = rng.standard_normal((150, 4)) * [1.0, 2.0, 5.0, 0.1]
     X[:, 1] += 3.0 * y
     return X, y
 
@@ -81,14 +80,3 @@ def test_names_values_and_effects_of_columns():
     assert len(found.supporting) <= 2
     assert {"x", "y", "z"} >= {term.label for term in found.supporting + found.opposing}
     assert "effects" not in found.to_json()
-
-
-def test_what_cannot_be_explained_is_said():
-    X, y = rows(3, n=40)
-    with pytest.raises(SettingsError, match="without `method`"):
-        sparsegp.train(X, y, method="laplace").explain(X)
-    numbers = sparsegp.train(X, X[:, 1], task="regression", learn="none", kernel="rbf")
-    with pytest.raises(SettingsError, match="got a regression"):
-        numbers.explain(X)
-    with pytest.raises(SettingsError, match="`most` must be at least 1, got 0"):
-        sparsegp.train(X, y).explain(X, most=0)
