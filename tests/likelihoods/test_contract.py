@@ -348,3 +348,20 @@ def test_settings_that_are_refused():
         Gaussian().log_probabilities(np.zeros((1, 1)), np.ones((1, 1)))
     with pytest.raises(SettingsError, match="strictly increasing"):
         OrderedProbit((0.0, 1.0)).with_parameters(np.array([0.0, -800.0]))
+
+
+@pytest.mark.parametrize("likelihood", [MultinomialProbit(), Softmax()], ids=lambda x: x.name)
+def test_permuting_the_classes_permutes_the_moments(likelihood):
+    """Only differences of means matter."""
+    rng = np.random.default_rng(11)
+    mean, variance = 3.0 * rng.normal(size=(40, 4)), rng.uniform(0.1, 9.0, size=(40, 4))
+    target, order = rng.integers(4, size=40), np.array([2, 0, 3, 1])
+    moved = (mean + rng.normal(size=(40, 1)))[:, order], variance[:, order]
+    found = likelihood.moments(mean, variance, target)
+    other = likelihood.moments(*moved, np.argsort(order)[target])
+    np.testing.assert_allclose(other.log_z, found.log_z, rtol=1e-10)
+    np.testing.assert_allclose(other.slope, found.slope[:, order], rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(other.curvature, found.curvature[:, order], rtol=1e-7, atol=1e-10)
+    _, gradient = likelihood.gradient(moved[0], np.argsort(order)[target])
+    expected = likelihood.gradient(mean, target)[1]
+    np.testing.assert_allclose(gradient, expected[:, order], rtol=1e-8, atol=1e-11)
