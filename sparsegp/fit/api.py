@@ -1,5 +1,6 @@
 """Train a model with one call."""
 
+import logging
 import os
 from collections import deque
 from collections.abc import Mapping
@@ -7,12 +8,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from sparsegp import memory
 from sparsegp.data import Table, as_table, table_of, warn_of_numbers
+from sparsegp.data.labels import as_numbers
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import BLOCK_ROWS
 from sparsegp.fit.dense import DenseRun
-from sparsegp.fit.prepare import Prepared, prepare, warn_of_skew
+from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, choose_kernel, tunable
@@ -20,6 +24,9 @@ from sparsegp.model import Model
 from sparsegp.runtime.scratch import require_room_in
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings, settings_given
 from sparsegp.settings.sparse import BY_EVIDENCE
+from sparsegp.types import Labels
+
+logger = logging.getLogger(__name__)
 
 
 def train(
@@ -127,7 +134,7 @@ def fit(
         runtime, found = how["runtime"], None
         table = table.learnt(runtime.scheduler(), settings.is_regression)
         if settings.is_regression:
-            warn_of_skew(table.y, table.source)
+            _warn_of_skew(table.y, table.source)
         rows: Table | Prepared = table
         folder = None if scratch is None else path_text("scratch", scratch)
         if folder is not None:  # before a run is overwritten
@@ -148,3 +155,13 @@ def fit(
             room(len(rows.classes), settings=settings)
         how |= {"store": store, "block_rows": block_rows, "scratch": folder}
         return Training(rows, settings, test, **how).fit(), found
+
+
+def _warn_of_skew(y: Labels | None, source: str) -> None:
+    """Warn if the noise of targets (n,) of a regression can hardly be the same for all."""
+    values = as_numbers(y, source)
+    has_tail = values.std() > values.mean() and np.median(values) < 0.8 * values.mean()
+    if values.min() >= 0.0 and has_tail and len(np.unique(values)) > 2:
+        said = "labels of %s are positive or zero, and most are far below the largest; %s"
+        remedy = "if errors grow with them, learn their logarithms (of 1 + y if some are zero)"
+        logger.warning(said, source, remedy)

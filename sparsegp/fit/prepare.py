@@ -24,7 +24,6 @@ from sparsegp.data import (
 )
 from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE, YEAR
-from sparsegp.data.labels import as_numbers
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
@@ -197,16 +196,6 @@ def warn_of_unlike(weights: Doubles | None, precision: str) -> None:
             "probabilities may be poor: use precision=float64 or weights that differ less",
             factor,
         )
-
-
-def warn_of_skew(y: Labels | None, source: str) -> None:
-    """Warn if the noise of targets (n,) of a regression can hardly be the same for all."""
-    values = as_numbers(y, source)
-    has_tail = values.std() > values.mean() and np.median(values) < values.mean() / 1.25
-    if values.min() >= 0.0 and has_tail and len(np.unique(values)) > 2:
-        said = "labels of %s are positive or zero, and most are far below the largest; %s"
-        remedy = "if errors grow with them, learn their logarithms (of 1 + y if some are zero)"
-        logger.warning(said, source, remedy)
 
 
 def columns_of(fitted: Any) -> Columns:
