@@ -290,11 +290,8 @@ def choose_validation_rows(
     rng = np.random.default_rng([settings.seed, n])
     chosen, are_single = np.zeros(len(sizes), dtype=bool), sizes.max() == 1
     codes = np.zeros(n, np.int64) if is_regression_target(target) else target
-    rows, ends, room = (
-        np.argsort(families, kind="stable"),
-        np.cumsum(sizes),
-        np.bincount(codes) // 2,
-    )
+    rows, ends = np.argsort(families, kind="stable"), np.cumsum(sizes)
+    room = np.bincount(codes) // 2
     for one in rng.permutation(len(sizes)):
         if wanted == 0:
             break
