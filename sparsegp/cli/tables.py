@@ -65,12 +65,15 @@ def training_tables(
 
 
 def kinds_of_words(frame: Frame, kinds: Mapping[str, str]) -> dict[str, str]:
-    """Return the kinds of columns of text, which stay text, and forms of numbers in memory."""
-    found = dict(kinds)
-    for place, name in enumerate(frame.names):
-        if frame.empty.dtypes.iloc[place].kind == "O":
+    """Return the kinds of columns, with those of text, which stay text.
+
+    Those of text in memory have the form of its numbers, if any, as those of a model do.
+    """
+    found, parts = dict(kinds), [part for part in frame.parts if not hasattr(part, "dask")]
+    for place, (name, dtype) in enumerate(zip(frame.names, frame.empty.dtypes, strict=True)):
+        if dtype.kind == "O":
             kind, words = found.get(name, UNTYPED), set[str]()
-            for part in (part for part in frame.parts if not hasattr(part, "dask")):
+            for part in parts:
                 words.update(map(str, part.iloc[:, place].dropna().unique()))
             form = form_of([*words], kind in NUMBERS) if kind in {UNTYPED, *NUMBERS} else ""
             found[name] = f"{kind}:{form}" if form else kind

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.data.frames import likeness
+from sparsegp.data.frames import CLOCK, likeness
 from sparsegp.errors import quoted
 from sparsegp.types import Doubles, Integers
 
@@ -31,8 +31,6 @@ CIRCLES = {"day of year": 366.0, "day of week": 7.0, "hour": 24.0}
 """Cyclic parts of a date, and their periods."""
 DATE_PARTS = ([TIME], *([f": {part} (sin)", f": {part} (cos)"] for part in CIRCLES))
 """Suffixes of the encoded columns of the time, and of each cyclic part."""
-CLOCK = ("%H", "%I")
-"""Starts of the formats of times of day without a date."""
 MEAN = ": mean"
 """Start of the suffixes of mean labels of rare levels."""
 LIKE_NUMBERS = re.compile(

@@ -24,6 +24,8 @@ MAX_NAMES, MAX_FAULTS = 20, 8
 """Maximum number of names, and of unusable columns, listed in a message."""
 Where: TypeAlias = Callable[[int, Any], str]
 """Describes where a value is, given its row and column name, for messages."""
+CLOCK = ("%H", "%I")
+"""Starts of the formats of times of day without a date."""
 UNNAMED = "unnamed "
 """Start of the name of a column without one; its position follows."""
 
@@ -139,11 +141,11 @@ def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
     The kind may have a form, as in "number:$#".
     """
     kind, _, form = kind.partition(":")
-    has_form = form and not name
-    number = f"number, bare or in the form {form} of the training rows" if has_form else "number"
-    date = "date in the form of the training rows, nor like 2024-12-31"
-    date = "date that can be read in one way, such as 2024-12-31" if name else date
-    if form.startswith(("%H", "%I")):
+    number, date = "number", "date that can be read in one way, such as 2024-12-31"
+    if not name:
+        number += f", bare or in the form {form} of the training rows" if form else ""
+        date = "date in the form of the training rows, nor like 2024-12-31"
+    if form.startswith(CLOCK):
         date = "time of day, such as 14:35, as others are (durations must be plain numbers)"
     expected = {"truth": "boolean (true, false, yes or no)", "date": date}.get(
         kind, "finite number" if isinstance(value, Number) else number

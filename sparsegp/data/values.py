@@ -11,8 +11,16 @@ import numpy as np
 import pandas as pd
 from pandas.tseries.api import guess_datetime_format
 
-from sparsegp.data.column import CLOCK, DATE_PARTS
-from sparsegp.data.frames import by_row, column_places, frame_names, is_frame, refuse, unreadable
+from sparsegp.data.column import DATE_PARTS
+from sparsegp.data.frames import (
+    CLOCK,
+    by_row,
+    column_places,
+    frame_names,
+    is_frame,
+    refuse,
+    unreadable,
+)
 from sparsegp.data.labels import plain_text
 from sparsegp.data.numerals import value_of
 from sparsegp.types import Doubles, Integers
@@ -23,6 +31,7 @@ HALVES = re.compile(r"(?<!\d)\d\d?(:\d\d(?::\d\d)? ?)[AaPp][Mm]$")
 SHORT_YEAR = re.compile(r"^(\d\d?([./ -])(?:\d\d?|[A-Za-z]{3})\2)(\d\d)(?!\d)")
 TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(?:\.\d+)?)?( ?[AaPp][Mm])?")
 YEAR_LAST = re.compile(r"^%d([./ -])(%[mbB])\1%y")
+"""Pattern of formats, which also fit dates with the year in front."""
 FIRST = 3
 """Number of words of which one at least is a date, if they are dates."""
 ZONE = re.compile(
@@ -101,9 +110,8 @@ def have_days(series: Any) -> bool | None:
     words = _distinct(series)[1]
     are_times = {bool(TIME_OF_DAY.fullmatch(str(word))) for word in words}
     if are_times == {False} and not pd.api.types.is_numeric_dtype(series.dtype):
-        return (
-            bool(times(pd.Series([*map(str, words[:FIRST])], dtype=object)).notna().any()) or None
-        )
+        some = pd.Series([*map(str, words[:FIRST])], dtype=object)
+        return bool(times(some).notna().any()) or None
     return False if are_times == {True} else None
 
 

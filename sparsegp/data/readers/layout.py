@@ -258,8 +258,8 @@ def _is_header(
     if 0 < len(unlike) <= len(alike) and not numbered:
         raise DataError(
             f"{name}, line 1: {listed([repr(first[place]) for place in unlike])} is unlike what is "
-            f"below (column {listed(unlike)}, counted from 0), and other "
-            "fields are not; correct it if it is a value, or give `header` or `no_header`"
+            f"below (column {listed(unlike)}, counted from 0), and other fields are not; correct "
+            "it if it is a value, or give `header` or `no_header`"
         )
     header = numbered or bool(unlike) or not alike
     if numbered or header != bool(unlike + new):  # the words may be values, too

@@ -25,8 +25,7 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
         features = [names[place] for place in places.inputs]
         others = [names[place] for place in places.others]
         require_memory(8 * file.metadata.num_rows * len(others), name)
-        read = _pandas(file.read(columns=others))
-        beside = dict(_without(read, columns.markers)) if others else {}
+        beside = dict(_without(_pandas(file.read(columns=others)), columns.markers))
         empty = _pandas(schema.empty_table().select(features))
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     part: Any = delayed(_frame, pure=True)

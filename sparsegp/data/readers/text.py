@@ -184,6 +184,7 @@ class Text:
         where all of another input are numbers with a decimal comma. The first rows are examined.
         """
         rows, places, names = [*islice(self._rows(), COMPARED)], self.places, self.layout.names
+        by_model = self.columns.names is not None
         label = [] if places.label is None else [places.label]
         marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
         thousands = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(decimal)}\d{{3}})+")
@@ -192,16 +193,16 @@ class Text:
             words = [row[place].strip() for _, row in rows if len(row) > place]
             words = [word for word in words if word not in marks]
             name, named = names[place], shlex.quote(names[place])
-            if self.columns.names is not None and places.kinds.get(name) == "number":
-                continue  # a model knows that it has decimals
+            kind = places.kinds.get(places.inputs.get(place, ""))
+            if by_model and kind == "number":  # which has decimals
+                continue
             grouped = [word for word in words if thousands.fullmatch(word)]
             n_small = sum(map(bool, map(SMALL.fullmatch, words))) if len(grouped) > 1 else 0
             may_be = len(grouped) > 1 and n_small + len(grouped) == len(words)
             if may_be and (n_small or (decimal == "." and "," in self.decimal_marks)):
                 said = "%s: %s in the column %s may separate thousands; if so, remove them"
                 logger.warning(said, self.called, mark, named)
-            is_known = place == places.label or places.inputs[place] in places.kinds
-            is_known |= self.columns.names is not None  # by a model
+            is_known = by_model or place == places.label or kind is not None
             are_whole = not is_known and all(map(str.isdecimal, words))
             if are_whole and sum(map(bool, map(CODE.fullmatch, words))) >= SEVERAL:
                 said = "%s has zeros in front of numbers in the input %s; for codes give %s"
@@ -248,9 +249,10 @@ class Text:
         if not is_text and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
-        if (decimal == "," and "#.#" in form) or ("#,#" in form and self.columns.decimal == "."):
+        had_commas = "#,#" in form
+        if (decimal == "," and "#.#" in form) or (had_commas and self.columns.decimal == "."):
             words = [word and swapped(word) for word in words]  # training rows had other marks
-        elif "#,#" in form and "." in f"{words}" and "." in self.decimal_marks:
+        elif had_commas and "." in "".join(filter(None, words)) and "." in self.decimal_marks:
             said = "%s: points in the column %s separate thousands, as in training; if not, give %s"
             logger.warning(said, self.called, self.layout.names[texts.name], "`decimal` '.'")
         if not form and kind in {"", UNTYPED, *NUMBERS}:
