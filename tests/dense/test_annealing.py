@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import kstest
 
 from sparsegp.dense import METHODS, Mixture, Problem, SoftmaxEP
-from sparsegp.dense.annealing import Bridge, LogMarginal, log_marginal
+from sparsegp.dense.annealing import Bridge, LogMarginal, _slice, log_marginal
 from sparsegp.dense.exact import Exact
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Gaussian, Probit, Softmax
@@ -56,6 +57,24 @@ def test_few_rows_by_quadrature(name, method, error):
     found = log_marginal(Bridge(some, component), runs=20, temperatures=150)
     assert found.error < error
     assert found.value == pytest.approx(by_product_rule(some, nodes)[0], abs=3.5 * found.error)
+
+
+def test_steps_leave_the_tempered_posterior_as_it_is():
+    """One latent value, drawn from the posterior at a temperature and moved a few times."""
+    some = Problem(np.zeros((1, 1)), np.ones(1), [4.0 * RBF(1.0)], Gaussian(0.02), 1)
+    bridge, inverse = Bridge(some), 0.6
+    precision = 1 / 4.0 + inverse / 0.02
+    centre, spread = inverse / 0.02 / precision, 1 / np.sqrt(precision)
+    draws = centre + spread * np.random.default_rng(5).standard_normal(1000)
+    moved = np.empty_like(draws)
+    for number, draw in enumerate(draws):
+        latent = np.array([[draw]])
+        for step in range(3):
+            rng = np.random.default_rng([number, step])
+            latent, _ = _slice(bridge, latent, bridge.log_ratio(latent), inverse, rng)
+        moved[number] = latent[0, 0]
+    assert kstest((moved - centre) / spread, "norm").pvalue > 1e-3
+    assert abs(np.corrcoef(draws, moved)[0, 1]) < 0.5  # they do move
 
 
 def test_one_temperature_is_the_mean_likelihood_of_the_prior():

@@ -91,6 +91,12 @@ def test_the_basis_is_what_the_rows_before_do_not_tell():
         before += [row] if row in basis else []
 
 
+def test_a_row_may_be_new_under_one_kernel_and_a_copy_under_another():
+    copies = np.full((6, 6), 3.0 + 1e-9)
+    basis = choose_basis(np.stack([copies, np.eye(6)]), np.arange(6), 0.05)
+    assert_allclose(basis, np.arange(6))
+
+
 def test_projected_sites_by_full_matrices():
     some, rng = problem(9, each=True), np.random.default_rng(3)
     half = rng.normal(size=(9, 3, 3))

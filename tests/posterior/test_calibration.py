@@ -31,13 +31,15 @@ def test_temperature_of_latent_value_and_bias_is_found(truth):
     mean, variance = Posterior(active, regression(active, active.site)).latent(x)
     p = np.exp(log_ndtr((mean[:, 0] + BIAS) / truth / np.sqrt(1.0 + 0.3 * variance[:, 0])))
     target = (rng.random(len(x)) < p).astype(np.int64)
-    rows = Mock(validation_weights=1.0)
+    of_rows = np.where(rng.random(len(x)) < 0.5, 0.3, 1.7)
+    rows = Mock(validation_weights=of_rows)
     rows.map_blocks.return_value = [(x, target)]
     weights = with_calibration(active, rows, regression(active, active.site))
     assert weights.calibration.temperature == pytest.approx(truth, rel=0.1)
     z = (2.0 * target - 1.0) * (mean[:, 0] + BIAS) / weights.calibration.temperature
     z /= np.sqrt(1.0 + weights.calibration.variance_weight * variance[:, 0])
-    assert weights.report["validation_nlpp"] == pytest.approx(-log_ndtr(z).mean(), rel=1e-12)
+    nlpp = -(of_rows * log_ndtr(z)).mean()
+    assert weights.report["validation_nlpp"] == pytest.approx(nlpp, rel=1e-12)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 4.0])
