@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal
 
 import numpy as np
 from scipy.linalg import cholesky, get_blas_funcs, solve_triangular
-from scipy.linalg.lapack import dpotri, dtrtri
+from scipy.linalg.lapack import dpotri, dtrtri, dtrtrs, strtrs
 
 from sparsegp.errors import NumericalError
 from sparsegp.math.subnormals import drop_tiny, rounded
@@ -167,9 +166,17 @@ def symmetrise_from_lower(matrix: Doubles) -> Doubles:
 
 
 def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Doubles:
-    """Return L^-1 R, or L^-T R, for a lower triangular L (d, d) and R (d, ...)."""
-    trans: Literal[0, 1] = 1 if transposed else 0
-    return np.asarray(solve_triangular(factor, right, trans=trans, lower=True, check_finite=False))
+    """Return L^-1 R, or L^-T R, for a lower triangular L (d, d) and R (d,) or (d, m)."""
+    if right.size == 0:
+        return right.copy()
+    # not by `solve_triangular`, which takes longer than the solution if L is small
+    is_lower = factor.flags.f_contiguous
+    columns, trans = (factor, transposed) if is_lower else (factor.T, not transposed)
+    trtrs = strtrs if factor.dtype == right.dtype == np.float32 else dtrtrs
+    found, first_zero = trtrs(columns, right, lower=is_lower, trans=trans)
+    if first_zero:
+        raise NumericalError("a triangular factor has a zero on its diagonal")
+    return np.asarray(found)
 
 
 def solve_lower_in_place(factor: Doubles, right: Floats) -> Floats:

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import solve_triangular
 
+from sparsegp.errors import NumericalError
 from sparsegp.math.differences import LONGEST, summed_differences
 from sparsegp.math.linalg import (
     BLOCK,
@@ -11,6 +13,7 @@ from sparsegp.math.linalg import (
     lower_cholesky,
     product_of_triangles,
     reverse_cholesky,
+    solve_lower,
     symmetrise_from_lower,
     triangle_of_inverse,
 )
@@ -68,6 +71,24 @@ def test_factors_and_products_of_triangles(d):
     assert_allclose(root.T @ root, matrix, atol=1e-12)
     assert_array_equal(root, np.tril(root))
     assert np.shares_memory(root, given)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_solutions_are_those_of_scipy(order, dtype):
+    rng = np.random.default_rng(7)
+    factor = np.tril(rng.normal(size=(5, 5)), -1) + 2.0 * np.eye(5)
+    factor = np.asarray(factor, dtype, order)
+    for shape in ((5,), (5, 3), (5, 0)):
+        right = rng.normal(size=shape).astype(dtype)
+        for transposed in (False, True):
+            expected = solve_triangular(factor, right, int(transposed), lower=True)
+            found = solve_lower(factor, right, transposed)
+            assert_array_equal(found, expected)
+            assert (found.dtype, found.shape) == (dtype, shape)
+    factor[2, 2] = 0.0
+    with pytest.raises(NumericalError, match="zero on its diagonal"):
+        solve_lower(factor, np.ones(5))
 
 
 def decay(differences):
