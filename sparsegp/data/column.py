@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp.data.frames import CLOCK, likeness
+from sparsegp.data.frames import is_clock, likeness
 from sparsegp.errors import quoted
 from sparsegp.types import Doubles, Integers
 
@@ -117,20 +117,24 @@ class Column:
     @property
     def has_no_day(self) -> bool:
         """Whether its dates are times of day."""
-        return self.kind == "date" and self.form.startswith(CLOCK)
+        return self.kind == "date" and is_clock(self.form)
 
     def unlike_dates(self, series: Any) -> str:
-        """Return what dates have that those of the training rows lack, or the reverse, if all do.
+        """Return what dates have that those of the training rows lack, or the reverse.
 
-        That is a day beside the time, or a time zone.
+        That is a day beside the time, which all have, or a time zone, which some have.
         """
-        from sparsegp.data.values import have_days, zone_of, zones  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.values import (  # noqa: PLC0415 - loads pandas
+            has_other_zones,
+            have_days,
+            zones,
+        )
 
         if self.kind != "date" or series.isna().all():
             return ""
         pairs = {"day beside the time": (have_days(series), not self.has_no_day)}
-        if self.zone and (found := zone_of(zones(series))):
-            pairs["time zone"] = (found == "other", self.zone == "other")
+        if self.zone and has_other_zones(self.zone, zones(series)):
+            pairs["time zone"] = (self.zone == "none", self.zone == "other")
         for what, (has, had) in pairs.items():
             if has not in {had, None}:
                 some, others = ("a", "none") if has else ("no", "one")

@@ -24,8 +24,6 @@ MAX_NAMES, MAX_FAULTS = 20, 8
 """Maximum number of names, and of unusable columns, listed in a message."""
 Where: TypeAlias = Callable[[int, Any], str]
 """Describes where a value is, given its row and column name, for messages."""
-CLOCK = ("%H", "%I")
-"""Starts of the formats of times of day without a date."""
 UNNAMED = "unnamed "
 """Start of the name of a column without one; its position follows."""
 
@@ -130,6 +128,11 @@ def is_number(value: Any) -> bool:
     return False
 
 
+def is_clock(form: str) -> bool:
+    """Return whether a format of dates is that of a time of day alone."""
+    return form.startswith(("%H", "%I")) and "%d" not in form
+
+
 def given_as(name: str, kind: str) -> str:
     """Return how the kind of a column is given, for messages."""
     return f"`kinds` {shlex.quote(quote_if_needed(f'{name}={kind}'))}"
@@ -145,7 +148,7 @@ def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
     if not name:
         number += f", bare or in the form {form} of the training rows" if form else ""
         date = "date in the form of the training rows, nor like 2024-12-31"
-    if form.startswith(CLOCK):
+    if is_clock(form):
         date = "time of day, such as 14:35, as others are (durations must be plain numbers)"
     expected = {"truth": "boolean (true, false, yes or no)", "date": date}.get(
         kind, "finite number" if isinstance(value, Number) else number

@@ -1,7 +1,7 @@
 """Mean labels of the levels of categories with very many, in place of their codes.
 
-A kernel tells levels with codes apart if there is an active row of each, so codes fail where there
-are more levels than active rows. Mean labels need none. New rows get those of all training rows
+A kernel tells levels with codes apart if there are active rows of each, so codes fail where there
+are very many levels. Mean labels need no active rows. New rows get those of all training rows
 (Micci-Barreca 2001, "A preprocessing scheme for high-cardinality categorical attributes"); a
 training row those of the rows in other folds, or it would see its own label. Only rare levels have
 them: where a kernel knows the level, differences of its means tell which fold has which labels.
@@ -21,7 +21,7 @@ from sparsegp.data.frames import Frame, frame_names, require_distinct
 from sparsegp.data.labels import Numbers, encode, plain_text
 from sparsegp.types import Doubles, Integers, Labels
 
-MANY_LEVELS, MOST_CLASSES = 1000, 16
+MANY_LEVELS, MOST_CLASSES = 100, 16
 """Number of rare levels above which they have means; of classes above which they keep codes."""
 MOST_MEANS, PRIOR = 500_000, 1.0
 """Maximum number of means of a column; weight of the mean of all rows beside those of a level."""

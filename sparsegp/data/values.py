@@ -13,10 +13,10 @@ from pandas.tseries.api import guess_datetime_format
 
 from sparsegp.data.column import DATE_PARTS
 from sparsegp.data.frames import (
-    CLOCK,
     by_row,
     column_places,
     frame_names,
+    is_clock,
     is_frame,
     refuse,
     unreadable,
@@ -39,6 +39,8 @@ ZONE = re.compile(
     r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)$"
 )
 """A time of day with a time zone, at the end of a date."""
+UTC = re.compile(r"^(\d{4}-.*\d) ?(?:UTC|GMT)$")
+"""An ISO date and time in UTC, in words."""
 WHITE = re.compile(r"\s+")
 
 
@@ -125,15 +127,22 @@ def zone_of(found: set[str]) -> str:
     return "other" if "other" in found else ""
 
 
+def has_other_zones(known: str, found: set[str]) -> bool:
+    """Return whether dates have zones and those before have none, or some have none; see above."""
+    return {"none": "other", "other": "none"}.get(known) in found
+
+
 def times(words: Any, form: str = "") -> Any:
     """Return words as times in UTC; NaT where one is missing or not in the form; see `dates`."""
     form = form or date_form(words.dropna()) or ISO
     forms = [form, form.replace("%B", "%b"), ISO]  # May may be short
-    if form.startswith(CLOCK):
+    if is_clock(form):
         forms = [re.sub("%M(:%S)?", f"%M{end}", form) for end in ("", ":%S", ":%S.%f")]
-    found = (
-        pd.to_datetime(words, format=f, errors="coerce", utc=True) for f in dict.fromkeys(forms)
-    )
+    words = words.map(lambda word: UTC.sub(r"\1Z", word) if isinstance(word, str) else word)
+    # apart, as pandas reads ISO times without a zone in that of the time before
+    has_zone = words.map(lambda word: bool(ZONE.search(str(word)))).astype(bool)
+    ways = product(dict.fromkeys(forms), (words.mask(has_zone), words.where(has_zone)))
+    found = (pd.to_datetime(some, format=f, errors="coerce", utc=True) for f, some in ways)
     return reduce(pd.Series.fillna, (each.dt.as_unit("us") for each in found))
 
 
@@ -176,17 +185,20 @@ def _only(words: Any, forms: Sequence[str]) -> str:
     """Return the format that reads most words; empty if another one reads as many differently.
 
     One with a year of two digits in front counts only if days are from the whole of months, or the
-    first or last ones, and they would not be from the whole of months with the day in front.
+    first or last ones, and they would not be from the whole of months with the day in front; or if
+    there are more days than with the day in front, where they are none of these.
     """
-    found, has_all_days = list[tuple[int, str, Any]](), False
+    found, has_all_days, most = list[tuple[int, str, Any]](), False, 0.0
     for form in forms:  # those with the year in front follow the others
         read = times(words, form)
         days = read.dt.day
         are_all = days.min() <= 3 and days.max() >= 28
         are_days = are_all or days.max() == 1 or days.min() >= 28
-        if not form.startswith("%y") or (are_days and not has_all_days):
+        may_be = (are_days and not has_all_days) or days.nunique() > most
+        if not form.startswith("%y") or may_be:
             found.append((read.isna().sum(), form, read))
-        has_all_days |= are_all
+        has_all_days = has_all_days or are_all
+        most = max(most, np.inf if are_days else days.nunique())
     best = min(found, default=(0, "", None), key=lambda one: one[0])
     is_clear = all(bad > best[0] or read.equals(best[2]) for bad, _, read in found)
     return best[1] if is_clear else ""
@@ -227,8 +239,11 @@ def joined_frames(X: Any, more: Any) -> Any:
             if pd.api.types.infer_dtype(frame[name], skipna=True) == "time":
                 frame[name] = frame[name].astype(object).map(str, na_action="ignore")
         series, kind = more[name], X[name].dtype.kind
-        if {have_days(X[name]), have_days(series)} == {True, False}:
+        have = {have_days(X[name]), have_days(series)}
+        if have == {True, False}:
             faults.append(f"{by_row(0, name)}: dates must all have a day beside the time, or none")
+        if have == {True} and has_other_zones(zone_of(zones(X[name])), zones(series)):
+            faults.append(f"{by_row(0, name)}: dates must all have a time zone, or none")
         if series.dtype.kind == "M" and kind not in "iufM":
             found = _as_times(X[name], series.dt.tz)
             X[name] = X[name] if (found.isna() & X[name].notna()).any() else found

@@ -1,6 +1,5 @@
 """Inputs and outputs of estimators: NumPy for arrays and data frames, lazy dask for dask."""
 
-import logging
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from typing import Any
@@ -13,11 +12,8 @@ from sparsegp.data.blocks import of_known_sizes
 from sparsegp.data.encoding import encoding_for
 from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed, require_distinct
 from sparsegp.data.labels import as_numbers, refuse_missing
-from sparsegp.data.table import MIN_IDS
 from sparsegp.errors import DataError
 from sparsegp.types import Integers
-
-logger = logging.getLogger(__name__)
 
 SPARSE = "csr"
 """Format to which sparse matrices are converted; rows are made dense chunk by chunk."""
@@ -100,10 +96,7 @@ def group_numbers(groups: Any, n: int) -> Integers:
     if found.shape != (n,):
         raise DataError(f"every row needs one group; X has {n} rows, groups {found.shape}")
     refuse_missing(found.tolist(), "X", "group")
-    known, numbers = np.unique([*map(str, found.tolist())], return_inverse=True)
-    if len(known) < MIN_IDS:
-        logger.warning("fewer than %d groups, too few to heed when rows are held out", MIN_IDS)
-    return numbers
+    return np.unique([*map(str, found.tolist())], return_inverse=True)[1]
 
 
 def rows_to_predict(estimator: Any, X: Any) -> Any:

@@ -185,6 +185,18 @@ def test_columns_that_a_model_leaves_out_may_stay(header, tmp_path):
             assert said in invoke("evaluate", run, rows, "--drop", name, code=2).stderr
 
 
+@pytest.mark.parametrize("header", ["size", "how big"])
+def test_a_single_column_of_words(header, tmp_path):
+    sizes = ["very small", "very big", "rather big"]
+    rows = "".join(f"{each},{each[-3:]}\n" for each in sizes * 20)
+    (tmp_path / "a.csv").write_text(f"{header},y\n{rows}")
+    (tmp_path / "b.csv").write_text("\n".join([header, *sizes]))
+    invoke("train", tmp_path / "a.csv", "--kernel", "10*rbf", "--out", tmp_path / "run")
+    out = tmp_path / "p.csv"
+    invoke("predict", tmp_path / "run", tmp_path / "b.csv", "--out", out)
+    assert [line.split(",")[1] for line in out.read_text().split()[1:]] == ["all", "big", "big"]
+
+
 @pytest.mark.parametrize(
     "command",
     [("predict", "--out", "p.csv", "--force"), pytest.param(("evaluate",), marks=pytest.mark.slow)],

@@ -355,6 +355,20 @@ def test_dates_with_and_without_time_zones_fit_all():
         assert "zone" not in encoding.to_json()[0]
         for other in (HOURS.astype(str), IN_NEW_YORK.astype(str), HOURS[:0]):
             assert len(encoding.apply(pd.DataFrame({"t": other}), "T")) == len(other)
+    in_utc, back = dates(pd.concat([HOURS[:9], HOURS[9:]])), np.r_[81:90, :81]
+    np.testing.assert_array_equal(dates(pd.concat(mixed)), in_utc)  # whatever stands in front
+    np.testing.assert_array_equal(dates(pd.concat(mixed[::-1]))[back], in_utc)
+    for one, other in ((HOURS, IN_NEW_YORK), (IN_NEW_YORK, HOURS)):
+        encoding = Encoding.learn(pd.DataFrame({"t": one}), "T")
+        some = pd.concat([one[:80], other[80:]]).astype(str)
+        with pytest.raises(DataError, match=r"'t': dates have (a|no) time zone, and those"):
+            encoding.apply(pd.DataFrame({"t": some}), "T")
+
+
+@pytest.mark.parametrize("end", ["Z", " UTC", "GMT", "+00:00", "-0000"])
+def test_utc_has_several_names(end):
+    words = HOURS.dt.strftime(f"%Y-%m-%d %H:%M:%S{end}")
+    np.testing.assert_array_equal(dates(words), dates(HOURS))
 
 
 def test_words_that_are_dates_are_taken_for_them():

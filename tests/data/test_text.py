@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import sparsegp
 from sparsegp.data import Encoding, open_dataset
-from sparsegp.data.values import dates
+from sparsegp.data.values import date_form, dates
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.lists import pairs_in, quote_if_needed, words_in
 from sparsegp.report import evaluate
@@ -183,6 +183,16 @@ def test_dates(words, read):
             read(text, kinds="when=date").learnt()
 
 
+@pytest.mark.parametrize("form", ["%H:%M %d/%m/%Y", "%I:%M %p, %d %b %Y"])
+@pytest.mark.parametrize("first", ["2020-01-02", "2020-01-14"])
+def test_a_time_may_stand_before_the_date(first, form, read, caplog):
+    when = pd.Series(pd.date_range(first, periods=90, freq="7h"))
+    table = read(pd.DataFrame({"t": when.dt.strftime(form), "y": [*"ab"] * 45}))
+    np.testing.assert_array_equal(dates(frame(table)["t"], columns(table)["t"].form), dates(when))
+    assert table.learnt().encoded_for(table.learnt()).names[0] == "t: time"
+    assert not caplog.text
+
+
 @pytest.mark.parametrize("form", ["%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S%p"])
 def test_times_of_day_are_on_a_circle_too(form, read):
     hours = pd.date_range("2020-01-01", periods=90, freq="33min")
@@ -221,6 +231,9 @@ def test_years_of_two_digits_may_be_in_front(mark, read):
         table["t"] = each.strftime(f"%y{mark}%m{mark}%d")
         with pytest.raises(DataError, match=r"'1[12]\D..\D..' and .* like dates that can be read"):
             read(table).learnt()
+    few = pd.Series(pd.date_range("2012-03-11", periods=150, freq="h"))  # of a week
+    assert date_form(few.dt.strftime(form)) == form
+    assert not date_form(few.dt.strftime(f"%y{mark}%m{mark}%d"))
 
 
 @pytest.mark.parametrize(

@@ -307,6 +307,20 @@ def test_times_of_day_are_not_mixed_with_dates(first, then):
         assert found.partial_fit(pd.DataFrame({"t": forms[then]}), y).n_features_in_ == 1
 
 
+@pytest.mark.parametrize("first", ["text", "dates"])
+@pytest.mark.parametrize("then", ["text", "dates"])
+@pytest.mark.parametrize("is_zoned", [True, False])
+def test_times_have_zones_where_those_before_had(is_zoned, first, then):
+    days = pd.Series(pd.date_range("2024-01-01", periods=40, freq="7h"))
+    y, forms = np.arange(40) % 2, list[dict[str, pd.Series]]()
+    for each in (days, days.dt.tz_localize("Asia/Tokyo")):
+        forms.append({"text": each.astype(str), "dates": each})
+    found = classifier().partial_fit(pd.DataFrame({"t": forms[is_zoned][first]}), y, classes=[0, 1])
+    found.partial_fit(pd.DataFrame({"t": forms[is_zoned][then]}), y)
+    with pytest.raises(ValueError, match="'t': dates must all have a time zone, or none"):
+        found.partial_fit(pd.DataFrame({"t": forms[not is_zoned][then]}), y)
+
+
 @pytest.mark.parametrize("then", [["u", "v"], [True, False], [1.0, 2.0], ["2024-04-03", None]])
 def test_columns_may_have_no_values_at_first(then):
     labels = np.arange(40) % 2

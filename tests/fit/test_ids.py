@@ -82,7 +82,7 @@ def test_groups_of_an_estimator_are_such_ids(table, caplog):
     assert not np.array_equal(p, gp.fit(X, y).predict_proba(X))
     assert not caplog.text
     gp.fit(X, y, groups=groups.str[:2].astype("category"))
-    assert "fewer than 20 groups, too few to heed" in caplog.text
+    assert "X has fewer than 20 ids or groups, too few to heed" in caplog.text
     with pytest.raises(ValueError, match=r"X has 180 rows, groups \(179,\)"):
         gp.fit(X, y, groups=groups[1:])
     with pytest.raises(ValueError, match="every row needs a group; row 2 of X has nan"):

@@ -243,14 +243,16 @@ class Text:
         known = self.columns.n_features is not None  # by a model, whose columns are numbers
         if decimal == "," and not form and kind in {*NUMBERS, *([""] if known else [])}:
             self._require_no_point(texts, codes, words)
-        if not form and kind in {"", UNTYPED, *NUMBERS} and self.layout.delimiter == ",":
+        had_commas, given = "#,#" in form, words
+        may_group = kind in {"", UNTYPED, *NUMBERS} and (had_commas or not form)
+        if may_group and self.layout.delimiter == ",":
             words = self._without_groups(words, texts.name, kind in NUMBERS)
         is_text = form or kind in {"category", "date", UNTYPED}
         if not is_text and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
-        had_commas = "#,#" in form
-        if (decimal == "," and "#.#" in form) or (had_commas and self.columns.decimal == "."):
+        has_points = self.columns.decimal == "." or words != given
+        if (decimal == "," and "#.#" in form) or (had_commas and has_points):
             words = [word and swapped(word) for word in words]  # training rows had other marks
         elif had_commas and "." in "".join(filter(None, words)) and "." in self.decimal_marks:
             said = "%s: points in the column %s separate thousands, as in training; if not, give %s"
