@@ -468,3 +468,16 @@ def test_rows_of_several_labels():
     assert len(copies) == np.isin(table.rows, model.rows).sum()
     assert 0 < copies.mean() < 1
     sparsegp.train(virtual, **sparsegp.same_settings(model, n_active=50))
+
+
+def test_many_copies_are_told(caplog):
+    rows, rng = np.random.default_rng(3).normal(size=(60, 2)), np.random.default_rng(4)
+    y = rng.integers(0, 2, 60)
+    for copied, is_told in ((3, False), (6, True)):
+        some = np.r_[:60, :copied]
+        train(rows[some], y[some], n_active=20)
+        said = f"{copied} of {60 + copied} rows of X have the inputs and the label of others"
+        assert (said in caplog.text) == is_told
+    caplog.clear()
+    train(rows[some], y[some], sample_weight=np.ones(66), n_active=20)
+    assert not caplog.text

@@ -8,7 +8,7 @@
   level. A level not seen in training counts as rare or, if no level was rare, as no level.
 - A category with more than 30 levels also has columns with a random code for each rare level, so
   that a kernel tells them apart at the price of a few columns; or, if there are more than 100 rare
-  levels, the mean labels of these (means.py).
+  levels (1000 in a regression), the mean labels of these (means.py).
 - A date is encoded as its time in years, such as 2024.5, and sine and cosine of the day of the
   year, the day of the week and the hour; as many of them as vary. A missing date has the median
   time, and zeros otherwise.

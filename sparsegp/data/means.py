@@ -21,8 +21,9 @@ from sparsegp.data.frames import Frame, frame_names, require_distinct
 from sparsegp.data.labels import Numbers, encode, plain_text
 from sparsegp.types import Doubles, Integers, Labels
 
-MANY_LEVELS, MOST_CLASSES = 100, 16
-"""Number of rare levels above which they have means; of classes above which they keep codes."""
+MANY_LEVELS, MANY_OF_NUMBERS, MOST_CLASSES = 100, 1000, 16
+"""Numbers of rare levels above which they have means, of classes and in a regression; of classes
+above which they keep codes."""
 MOST_MEANS, PRIOR = 500_000, 1.0
 """Maximum number of means of a column; weight of the mean of all rows beside those of a level."""
 
@@ -56,7 +57,8 @@ def learn_means(
     scheduler : str or callable, optional
         Dask scheduler.
     """
-    chosen = [c for c in encoding.columns if c.has_codes and len(c.rare) > MANY_LEVELS]
+    many = MANY_OF_NUMBERS if of_numbers else MANY_LEVELS
+    chosen = [c for c in encoding.columns if c.has_codes and len(c.rare) > many]
     if not chosen:
         return encoding
     values, parts = _targets(y, source, of_numbers, classes)

@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 N_FOLDS = 5
 """Number of cross-validation folds; ten take twice as long and are no better."""
+MANY_COPIES = 0.05
+"""Share of copies among the rows above which they raise a warning."""
 MOST_UNLIKE = 1e7
 """Factor between row weights above which single precision, 1.2e-7, is worth a warning."""
 
@@ -158,7 +160,11 @@ def prepare(
     n_given = count_original_rows(train)
     class_weight = getattr(settings, "class_weight", "")
     if settings.heeds_weights:
+        n, has_weights = len(train.X), train.weights is not None or bool(class_weight)
         train = effective_rows(train, class_weight, scheduler, settings.is_regression)
+        if n - len(train.X) > MANY_COPIES * n and not has_weights:
+            said = "%d of %d rows of %s have the inputs and the label of others: %s"
+            logger.warning(said, n - len(train.X), n, train.source, "they are merged as copies")
         warn_of_unlike(train.weights, settings.to_json()["precision"])
     elif train.weights is not None or class_weight:
         raise SettingsError(

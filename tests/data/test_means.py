@@ -20,7 +20,8 @@ N, LEVELS = 900, 200
 @pytest.fixture(autouse=True)
 def many(monkeypatch):
     """Few levels are many here."""
-    monkeypatch.setattr("sparsegp.data.means.MANY_LEVELS", 50)
+    for name in ("MANY_LEVELS", "MANY_OF_NUMBERS"):
+        monkeypatch.setattr(f"sparsegp.data.means.{name}", 50)
 
 
 def drawn(seed, n=N):
