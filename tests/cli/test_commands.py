@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
+from scipy.stats import entropy
 from sklearn.datasets import load_iris
 
 import sparsegp
@@ -34,6 +35,9 @@ def test_json_of_train(files, tmp_path):
     again = told("evaluate", record["run"], files / "pair.npz")
     for name in ("n", "error", "nlpp", "brier", "ece", "confusion"):
         assert again[name] == record[name]
+    shares = np.sum(record["confusion"], axis=1) / record["n"]
+    alone = f"error {100 * (1 - shares.max()):.2f} %, nlpp {entropy(shares):.4f} nats"
+    assert alone in invoke("evaluate", record["run"], files / "pair.npz").stdout
     history = told("inspect", record["run"])["history"]
     assert [point["n_active"] for point in history] == [5, 10, 15, 20]
     assert 0.0 <= history[-1]["train_error"] < 0.3
