@@ -236,7 +236,8 @@ def test_a_run_in_threads_is_refused_before_it_reads(tmp_path):
     np.savez(tmp_path / "rows.npz", X=rng.standard_normal((3, 10))[y], y=y)
     words = ("train", "rows.npz", "--n-active", 2500, "--quiet")
     done = run_python("-c", LIMITED, 250_000_000, *words, code=2, cwd=tmp_path)
-    (line,) = done.stderr.splitlines()
+    warning, line = done.stderr.splitlines()
+    assert "2997 of 3000 rows of rows.npz (X) have the inputs and the label of others" in warning
     found = re.match(r"error: this run takes .* in this process, .*; what .*--n-active (\d+)", line)
     assert found is not None, line
     assert 0 < int(found[1]) < 2500

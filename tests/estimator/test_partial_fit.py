@@ -173,7 +173,7 @@ def test_categories_may_have_new_levels_in_nearly_every_row_at_first(caplog):
     assert "name (too many levels so far)" in caplog.text
     whole = classifier(n_active=150).fit(frame[:1200].drop(columns="name"), y[:1200])
     new = frame[1200:].drop(columns="name")
-    assert found.score(frame[1200:], y[1200:]) > whole.score(new, y[1200:]) - 0.02
+    assert found.score(frame[1200:], y[1200:]) > whole.score(new, y[1200:]) - 0.05
     with pytest.raises(ValueError, match="in nearly every row"):
         classifier().fit(frame, y)
 
