@@ -128,7 +128,10 @@ def zone_of(found: set[str]) -> str:
 
 
 def has_other_zones(known: str, found: set[str]) -> bool:
-    """Return whether dates have zones and those before have none, or some have none; see above."""
+    """Return whether some dates have a zone and those before had none, or the reverse.
+
+    `known` is the result of `zone_of` for those before, `found` that of `zones` for the others.
+    """
     return {"none": "other", "other": "none"}.get(known) in found
 
 
