@@ -38,7 +38,7 @@ from sparsegp.data.frames import (
     told,
     unreadable,
 )
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, quoted
 from sparsegp.lists import join_first, plural, quote_if_needed
 from sparsegp.math.hashing import hashes_of_rows
 from sparsegp.types import Booleans, Doubles, Integers
@@ -257,7 +257,7 @@ class Encoding:
             X[:, first : first + len(column.parts)] = values
             first += len(column.parts)
             if unlike := column.unlike_dates(series):
-                faults.append(f"{where(0, column.name)}: {unlike}")
+                faults.append(f"column {quoted(column.name)}: {unlike}")
             elif column.kind != "category" and not np.isfinite(values).all():
                 row = int(np.isfinite(values).all(axis=1).argmin())
                 value = series.iloc[row : row + 1].tolist()[0]

@@ -23,6 +23,7 @@ from sparsegp.data.frames import (
 )
 from sparsegp.data.labels import plain_text
 from sparsegp.data.numerals import value_of
+from sparsegp.errors import quoted
 from sparsegp.types import Doubles, Integers
 
 TRUTHS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
@@ -30,6 +31,7 @@ ISO, ISO_DATE = "ISO8601", re.compile(r"(?!.*[AaPp][Mm]$)\d{4}-\d\d-\d\d([T ].*)
 HALVES = re.compile(r"(?<!\d)\d\d?(:\d\d(?::\d\d)? ?)[AaPp][Mm]$")
 SHORT_YEAR = re.compile(r"^(\d\d?([./ -])(?:\d\d?|[A-Za-z]{3})\2)(\d\d)(?!\d)")
 TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(?:\.\d+)?)?( ?[AaPp][Mm])?")
+TIME_FIRST = re.compile(rf"({TIME_OF_DAY.pattern})(,? )(.+)")
 YEAR_LAST = re.compile(r"^%d([./ -])(%[mbB])\1%y")
 """Pattern of formats, which also fit dates with the year in front."""
 FIRST = 3
@@ -159,11 +161,16 @@ def date_form(words: Any) -> str:
         if ISO_DATE.fullmatch(word):
             return ISO
         if clock := TIME_OF_DAY.fullmatch(word):
-            hour, half = ("%I", clock[2][:-2] + "%p") if clock[2] else ("%H", "")
-            return f"{hour}:%M{':%S' if clock[1] else ''}{half}"
+            return _clock(*clock.groups())
         if forms := _guesses(word):
             return _only(words, forms)
     return ""
+
+
+def _clock(seconds: str | None, half: str | None) -> str:
+    """Return the format of a time of day, with seconds or AM and PM if these were found."""
+    hour, half = ("%I", half[:-2] + "%p") if half else ("%H", "")
+    return f"{hour}:%M{':%S' if seconds else ''}{half}"
 
 
 def _guesses(word: str) -> list[str]:
@@ -171,6 +178,8 @@ def _guesses(word: str) -> list[str]:
 
     Two digits are a year if they come last, or first and are not the day.
     """
+    if parts := TIME_FIRST.fullmatch(word):  # which pandas may take for the date
+        return [_clock(parts[2], parts[3]) + parts[4] + form for form in _guesses(parts[5])]
     full = SHORT_YEAR.sub(r"\g<1>20\3", word)  # pandas guesses no two-digit years
     early = [HALVES.sub(r"03\1AM", each) for each in (full, full.title())]  # nor from JAN; am
     ways = product(early, (False, True))  # or PM only at some hours
@@ -189,19 +198,20 @@ def _only(words: Any, forms: Sequence[str]) -> str:
 
     One with a year of two digits in front counts only if days are from the whole of months, or the
     first or last ones, and they would not be from the whole of months with the day in front; or if
-    there are more days than with the day in front, where they are none of these.
+    nearly all days between the first and the last occur, and only then, and months are numbers.
     """
-    found, has_all_days, most = list[tuple[int, str, Any]](), False, 0.0
+    found, has_all_days, is_dense = list[tuple[int, str, Any]](), False, False
     for form in forms:  # those with the year in front follow the others
         read = times(words, form)
         days = read.dt.day
         are_all = days.min() <= 3 and days.max() >= 28
         are_days = are_all or days.max() == 1 or days.min() >= 28
-        may_be = (are_days and not has_all_days) or days.nunique() > most
-        if not form.startswith("%y") or may_be:
+        each = read.dt.normalize()
+        dense = each.nunique() > 2 and (each.max() - each.min()).days < 2 * each.nunique()
+        may_be = (are_days and not has_all_days) or (dense and not is_dense and "%b" not in form)
+        if not re.search("%y.*%d", form) or may_be:
             found.append((read.isna().sum(), form, read))
-        has_all_days = has_all_days or are_all
-        most = max(most, np.inf if are_days else days.nunique())
+        has_all_days, is_dense = has_all_days or are_all, is_dense or dense
     best = min(found, default=(0, "", None), key=lambda one: one[0])
     is_clear = all(bad > best[0] or read.equals(best[2]) for bad, _, read in found)
     return best[1] if is_clear else ""
@@ -244,9 +254,11 @@ def joined_frames(X: Any, more: Any) -> Any:
         series, kind = more[name], X[name].dtype.kind
         have = {have_days(X[name]), have_days(series)}
         if have == {True, False}:
-            faults.append(f"{by_row(0, name)}: dates must all have a day beside the time, or none")
-        if have == {True} and has_other_zones(zone_of(zones(X[name])), zones(series)):
-            faults.append(f"{by_row(0, name)}: dates must all have a time zone, or none")
+            what = "dates must all have a day beside the time, or none"
+            faults.append(f"column {quoted(name)}: {what}")
+        are_words = not any(map(pd.api.types.is_numeric_dtype, (X[name], series)))
+        if are_words and has_other_zones(zone_of(zones(X[name])), zones(series)):
+            faults.append(f"column {quoted(name)}: dates must all have a time zone, or none")
         if series.dtype.kind == "M" and kind not in "iufM":
             found = _as_times(X[name], series.dt.tz)
             X[name] = X[name] if (found.isna() & X[name].notna()).any() else found

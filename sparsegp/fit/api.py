@@ -13,7 +13,6 @@ import numpy as np
 from sparsegp import memory
 from sparsegp.data import Table, as_table, table_of, warn_of_numbers
 from sparsegp.data.labels import as_numbers
-from sparsegp.data.table import MIN_IDS
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import BLOCK_ROWS
 from sparsegp.fit.dense import DenseRun
@@ -136,10 +135,6 @@ def fit(
         table = table.learnt(runtime.scheduler(), settings.is_regression)
         if settings.is_regression:
             _warn_of_skew(table.y, table.source)
-        for ids in table.beside.values():
-            if len(ids) and len(np.unique(ids)) < MIN_IDS:
-                said = "%s has fewer than %d ids or groups, too few to heed when rows are held out"
-                logger.warning(said, table.source, MIN_IDS)
         rows: Table | Prepared = table
         folder = None if scratch is None else path_text("scratch", scratch)
         if folder is not None:  # before a run is overwritten

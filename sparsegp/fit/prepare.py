@@ -24,6 +24,7 @@ from sparsegp.data import (
 )
 from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE, YEAR
+from sparsegp.data.table import MIN_IDS
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import Columns
 from sparsegp.learning.linear_rows import is_regression_target
@@ -157,6 +158,10 @@ def prepare(
     """
     scheduler = runtime.scheduler()
     train = train.learnt(scheduler, settings.is_regression)
+    for ids in train.beside.values():
+        if len(ids) > (n_ids := len(np.unique(ids))) and n_ids < MIN_IDS:
+            said = "%s has fewer than %d ids or groups, too few to heed when rows are held out"
+            logger.warning(said, train.source, MIN_IDS)
     n_given = count_original_rows(train)
     class_weight = getattr(settings, "class_weight", "")
     if settings.heeds_weights:

@@ -60,6 +60,9 @@ class TestEvaluate:
         share = np.mean(np.load(files / "unseen.npz")["y"] == 7)
         assert (figures["unseen"], figures["n_unseen"]) == ([7], round(100 * share))
         assert figures["error"] >= share
+        known = np.sum(figures["confusion"], axis=1)
+        alone = f"error {100 - known.max():.2f} %, nlpp {entropy(known):.4f} nats"
+        assert alone in invoke("evaluate", trained, files / "unseen.npz").stdout
         with np.load(files / "unseen.npz") as rows, caplog.at_level("WARNING", "sparsegp"):
             found = sparsegp.evaluate(sparsegp.load(trained), rows["X"], rows["y"])
         assert found.to_json()["nlpp"] == figures["nlpp"]

@@ -197,6 +197,15 @@ def test_a_single_column_of_words(header, tmp_path):
     assert [line.split(",")[1] for line in out.read_text().split()[1:]] == ["all", "big", "big"]
 
 
+def test_a_single_column_of_numbers_with_commas(tmp_path):
+    (tmp_path / "a.csv").write_text("w;y\n" + "1,5;a\n-2,25;b\n0,125;b\n" * 9)
+    (tmp_path / "b.csv").write_text("w\n1,5\n-2,25\n0,125\n")
+    invoke("train", tmp_path / "a.csv", "--kernel", "10*rbf", "--out", tmp_path / "run")
+    out = tmp_path / "p.csv"
+    invoke("predict", tmp_path / "run", tmp_path / "b.csv", "--out", out)
+    assert [line.split(",")[1] for line in out.read_text().split()[1:]] == ["a", "b", "b"]
+
+
 @pytest.mark.parametrize(
     "command",
     [("predict", "--out", "p.csv", "--force"), pytest.param(("evaluate",), marks=pytest.mark.slow)],

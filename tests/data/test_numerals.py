@@ -203,19 +203,20 @@ def test_test_files_have_decimal_marks_of_their_own_too(trained, tmp_path):
     assert json.loads(invoke(*again).stdout)["error"] == 0.0
 
 
-@pytest.mark.parametrize("unit", ["", " €"])
-def test_thousands_in_new_files_of_a_model_of_decimal_commas(unit, tmp_path):
+def test_commas_in_new_files_of_a_model_of_decimal_commas(tmp_path):
     price = 1000.25 + 17.0 * np.arange(120)
     frame = pd.DataFrame({"w": [f"{each:.2f} €".replace(".", ",") for each in price]})
     frame["y"] = np.where(price > 2000.0, "high", "low")
     frame.to_csv(tmp_path / "a.csv", index=False, sep=";")
     how = ("--n-active", 30, "--kernel", "10*rbf", "--out", tmp_path / "run")
     invoke("train", tmp_path / "a.csv", *how)
-    words = [f"{round(each):,}{unit}" for each in price]
-    frame.assign(w=words).to_csv(tmp_path / "b.csv", index=False)
-    result = invoke("evaluate", tmp_path / "run", tmp_path / "b.csv", "--json")
-    assert json.loads(result.stdout)["error"] < 0.02
-    assert "commas in the column w are read as separators of thousands" in result.stderr
+    said = "commas in the column w are decimal, as in training; if not, remove them"
+    for form, is_told in (("{:,.0f}", True), ("{:,.0f} €", True), ("{:,.2f}", False)):
+        frame["w"] = [form.format(each) for each in price]
+        frame.to_csv(tmp_path / "b.csv", index=False)
+        result = invoke("evaluate", tmp_path / "run", tmp_path / "b.csv", "--json")
+        assert is_told == (json.loads(result.stdout)["error"] > 0.0) == (said in result.stderr)
+        assert "points in the column" not in result.stderr
 
 
 def test_points_that_may_separate_thousands_in_new_files(tmp_path, caplog):

@@ -184,7 +184,7 @@ def test_dates(words, read):
 
 
 @pytest.mark.parametrize("form", ["%H:%M %d/%m/%Y", "%I:%M %p, %d %b %Y"])
-@pytest.mark.parametrize("first", ["2020-01-02", "2020-01-14"])
+@pytest.mark.parametrize("first", ["2020-01-02", "2020-01-14 14:14", "2020-09-09 09:30"])
 def test_a_time_may_stand_before_the_date(first, form, read, caplog):
     when = pd.Series(pd.date_range(first, periods=90, freq="7h"))
     table = read(pd.DataFrame({"t": when.dt.strftime(form), "y": [*"ab"] * 45}))
@@ -234,6 +234,7 @@ def test_years_of_two_digits_may_be_in_front(mark, read):
     few = pd.Series(pd.date_range("2012-03-11", periods=150, freq="h"))  # of a week
     assert date_form(few.dt.strftime(form)) == form
     assert not date_form(few.dt.strftime(f"%y{mark}%m{mark}%d"))
+    assert date_form((monthly + pd.Timedelta("14D")).strftime(form).to_series()) == form
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,9 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if head.startswith(COMMENT):
         where = f"{called}, line {1 + bool(mark)}"
         _refuse_comment(head, cut, columns.delimiter or marked, where)
-    only_name = columns.named_in([head.split("\n", maxsplit=1)[0].strip()])
-    delimiter = columns.delimiter or marked or (only_name and ",") or _delimiter(head, cut, name)
+    has_one = columns.named_in([head.split("\n", maxsplit=1)[0].strip()])  # column, by its name
+    unused = next((mark for mark in DELIMITERS if mark not in head), ",") if has_one else None
+    delimiter = columns.delimiter or marked or unused or _delimiter(head, cut, name)
     delimiter = SPELT.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise DataError(f"`delimiter` must be one character, got {quoted(delimiter)}")

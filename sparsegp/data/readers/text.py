@@ -243,25 +243,35 @@ class Text:
         known = self.columns.n_features is not None  # by a model, whose columns are numbers
         if decimal == "," and not form and kind in {*NUMBERS, *([""] if known else [])}:
             self._require_no_point(texts, codes, words)
-        had_commas, given = "#,#" in form, words
-        may_group = kind in {"", UNTYPED, *NUMBERS} and (had_commas or not form)
-        if may_group and self.layout.delimiter == ",":
+        if not form and kind in {"", UNTYPED, *NUMBERS} and self.layout.delimiter == ",":
             words = self._without_groups(words, texts.name, kind in NUMBERS)
         is_text = form or kind in {"category", "date", UNTYPED}
         if not is_text and all(word is None or is_number(word) for word in words):
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
-        has_points = self.columns.decimal == "." or words != given
-        if (decimal == "," and "#.#" in form) or (had_commas and has_points):
+        had_commas, found = "#,#" in form, [*filter(None, words)]
+        has_points = had_commas and (
+            self.columns.decimal == "." or "#.#" in form_of([w for w in found if "." in w], True)
+        )
+        if (decimal == "," and "#.#" in form) or has_points:
             words = [word and swapped(word) for word in words]  # training rows had other marks
-        elif had_commas and "." in "".join(filter(None, words)) and "." in self.decimal_marks:
-            said = "%s: points in the column %s separate thousands, as in training; if not, give %s"
-            logger.warning(said, self.called, self.layout.names[texts.name], "`decimal` '.'")
+        elif had_commas:
+            self._warn_of_former_marks(found, self.layout.names[texts.name])
         if not form and kind in {"", UNTYPED, *NUMBERS}:
             form = form_of([*filter(None, words)], asked=kind in NUMBERS)
         if decimal == "," and not form:
             words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
+
+    def _warn_of_former_marks(self, words: Sequence[str], name: str) -> None:
+        """Warn of marks that mean what they meant in training, and may mean something else here."""
+        said = "%s: points in the column %s separate thousands, as in training; if not, give %s"
+        if any("." in word for word in words) and "." in self.decimal_marks:
+            logger.warning(said, self.called, name, "`decimal` '.'")
+        said = "%s: commas in the column %s are decimal, as in training; if not, remove them"
+        marked = [word for word in words if "," in word]
+        if self.layout.delimiter == "," and len(marked) > 1 and all(map(THOUSANDS.search, marked)):
+            logger.warning(said, self.called, name)
 
     def _without_groups(self, words: list[str | None], place: int, asked: bool) -> list[str | None]:
         """Return numbers without commas that also delimit fields, if these separate thousands.
