@@ -24,6 +24,8 @@ from sparsegp.types import Doubles, Integers, Labels
 MANY_LEVELS, MANY_OF_NUMBERS, MOST_CLASSES = 100, 1000, 16
 """Numbers of rare levels above which they have means, of classes and in a regression; of classes
 above which they keep codes."""
+AGREEING, TINY = 2.0, 1e-300
+"""Standard errors by which labels of a level agree across folds above which they have means."""
 MOST_MEANS, PRIOR = 500_000, 1.0
 """Maximum number of means of a column; weight of the mean of all rows beside those of a level."""
 
@@ -40,7 +42,7 @@ def learn_means(
     """Return an encoding with means in place of codes where they are better.
 
     Codes stay if most rows of a level are alike, and so in one fold: there would be hardly any
-    labels of other folds.
+    labels of other folds. They also stay if the labels of a level agree no more than by chance.
 
     Parameters
     ----------
@@ -74,7 +76,7 @@ def learn_means(
             places, of_places = part[column.name]
             sums.reshape(-1, len(parts) + 1)[places] += of_places
         sums = sums[:, len(column.levels) : -2]
-        if _share_with_others(sums[..., -1]) > 0.5:
+        if _share_with_others(sums[..., -1]) > 0.5 and _agreement(sums, values) > AGREEING:
             means = _means(sums, values.mean(axis=0)).round(6).swapaxes(0, 1)
             of_levels = means.reshape(len(column.rare), -1).tolist()
             ends = (*column.parts[: -len(CODE_PARTS)], *parts)
@@ -122,6 +124,27 @@ def _share_with_others(counts: Doubles) -> float:
     total = counts.sum(axis=0)
     several = counts[:, total > 1.0]
     return float((several * (total[total > 1.0] > several)).sum() / max(several.sum(), 1.0))
+
+
+def _agreement(sums: Doubles, values: Doubles) -> float:
+    """Return how far labels of the same level agree across folds, in standard errors.
+
+    That is the sum of products of deviations from the overall mean in two folds, over all pairs of
+    folds, levels and parts, divided by its standard deviation if levels tell nothing.
+
+    Parameters
+    ----------
+    sums : Doubles (folds, levels, q + 1)
+        Sums of values, and numbers of rows.
+    values : Doubles (n, q)
+    """
+    deviations = sums[..., :-1] - sums[..., -1:] * values.mean(axis=0)
+
+    def across(each: Doubles) -> float:
+        return float(np.square(each.sum(axis=0)).sum() - np.square(each).sum())
+
+    spread = 2.0 * across(sums[..., -1]) * np.square(np.cov(values.T)).sum()
+    return across(deviations) / float(np.sqrt(max(spread, TINY)))
 
 
 def _means(sums: Doubles, overall: Doubles) -> Doubles:

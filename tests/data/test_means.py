@@ -10,7 +10,7 @@ import sparsegp
 from sparsegp.data import as_table, table_from_frame
 from sparsegp.data.column import CODE_PARTS, FOLDS
 from sparsegp.data.encoding import Encoding
-from sparsegp.data.means import PRIOR
+from sparsegp.data.means import PRIOR, _agreement
 from sparsegp.errors import DataError
 from tests.runs import nlpp
 
@@ -126,9 +126,9 @@ def test_names_that_collide_are_refused(rows):
 
 
 @pytest.mark.parametrize("classes", [2, 3, 17])
-def test_two_classes_have_one_column_and_many_keep_codes(classes, rows):
-    frame, _ = rows
-    names = learnt(frame, np.arange(N) % classes).names
+def test_two_classes_have_one_column_and_many_keep_codes(classes):
+    frame, number = drawn(0)
+    names = learnt(frame, pd.qcut(number, classes, labels=False)).names
     found = [name for name in names if name.startswith("shop: mean")]
     assert len(found) == {2: 1, 3: 3, 17: 0}[classes]
     assert ("shop: code 0" in names) == (classes == 17)
@@ -171,8 +171,25 @@ def test_more_levels_than_active_rows_are_told_apart(rows, monkeypatch, tmp_path
     assert found < 0.95 * nlpp(sparsegp.train(*rows, **HOW), new, y)
 
 
-def test_an_update_with_the_old_rows_does_not_see_their_own_labels():
+@pytest.mark.parametrize("classes", [2, 5])
+def test_levels_that_tell_nothing_keep_codes(classes, rows):
+    frame, rng = rows[0], np.random.default_rng(6)
+    names = learnt(frame, rng.integers(0, classes, N)).names
+    assert "shop: code 0" in names
+    found = []
+    for _ in range(300):
+        codes, level, fold = (rng.integers(0, n, N) for n in (classes, LEVELS, FOLDS))
+        values = np.eye(classes)[codes] * np.arange(1, classes + 1)
+        sums = np.zeros((FOLDS, LEVELS, classes + 1))
+        np.add.at(sums, (fold, level), np.column_stack([values, np.ones(N)]))
+        found.append(_agreement(sums, values))
+    assert abs(np.mean(found)) < 0.2
+    assert np.std(found) == pytest.approx(1.0, abs=0.15)
+
+
+def test_an_update_with_the_old_rows_does_not_see_their_own_labels(monkeypatch):
     """With means of all rows those of a level of one row would be its label."""
+    monkeypatch.setattr("sparsegp.data.means.AGREEING", -np.inf)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=N), "noise": rng.permutation(N) // 3})
     frame["noise"] = "n" + frame["noise"].astype(str)
