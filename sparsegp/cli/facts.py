@@ -42,15 +42,15 @@ def figures(
     if evaluation.weight is not None:
         rows, wrong = f"{rows}; weights, which sum to {evaluation.weight:.6g}, are used", ""
     total = evaluation.n if evaluation.weight is None else evaluation.weight  # also unseen labels
-    shares = evaluation.confusion.sum(axis=1) / max(evaluation.confusion.sum(), 1)
-    least = 1.0 - evaluation.confusion.sum(axis=1).max() / total
+    counts = evaluation.confusion.sum(axis=1)
+    shares = counts / max(counts.sum(), 1)
     words = {
         "rows": rows,
         "error": f"{percent(evaluation.error)}{wrong}",
         "nlpp": nlpp + (f", of the {plural(evaluation.n - unseen, 'other row')}" if unseen else ""),
         "brier": f"{evaluation.brier:.4f}",
         "ece": f"{evaluation.ece:.4f} ({evaluation.ece_by_chance:.4f} by chance alone)",
-        "baseline": f"error {percent(least)}, nlpp {entr(shares).sum():.4f} nats, by "
+        "baseline": f"error {percent(1.0 - counts.max() / total)}, nlpp {entr(shares).sum():.4f} nats, by "
         "the shares of the classes alone",
     }
     if two is not None:
