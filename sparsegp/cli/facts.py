@@ -50,8 +50,8 @@ def figures(
         "nlpp": nlpp + (f", of the {plural(evaluation.n - unseen, 'other row')}" if unseen else ""),
         "brier": f"{evaluation.brier:.4f}",
         "ece": f"{evaluation.ece:.4f} ({evaluation.ece_by_chance:.4f} by chance alone)",
-        "baseline": f"error {percent(1.0 - counts.max() / total)}, nlpp {entr(shares).sum():.4f} nats, by "
-        "the shares of the classes alone",
+        "baseline": f"error {percent(1.0 - counts.max() / total)}, nlpp "
+        f"{entr(shares).sum():.4f} nats, by the shares of the classes alone",
     }
     if two is not None:
         average = f"average precision {two.average_precision:.4f}"
