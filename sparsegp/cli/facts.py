@@ -43,7 +43,7 @@ def figures(
         rows, wrong = f"{rows}; weights, which sum to {evaluation.weight:.6g}, are used", ""
     total = evaluation.n if evaluation.weight is None else evaluation.weight  # also unseen labels
     counts = evaluation.confusion.sum(axis=1)
-    shares = counts / max(counts.sum(), 1)
+    shares = counts / (counts.sum() or np.nan)
     words = {
         "rows": rows,
         "error": f"{percent(evaluation.error)}{wrong}",

@@ -37,7 +37,7 @@ YEAR_LAST = re.compile(r"^%d([./ -])(%[mbB])\1%y")
 FIRST = 3
 """Number of words of which one at least is a date, if they are dates."""
 ZONE = re.compile(
-    r"[T ]\d\d?(?::?\d\d){0,2}(?:[.,]\d+)?(?: ?[AaPp][Mm])? ?"
+    r"[T ]\d\d?(?::?\d\d){1,2}(?:[.,]\d+)?(?: ?[AaPp][Mm])? ?"
     r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)$"
 )
 """A time of day with a time zone, at the end of a date."""
@@ -114,8 +114,8 @@ def have_days(series: Any) -> bool | None:
     words = _distinct(series)[1]
     are_times = {bool(TIME_OF_DAY.fullmatch(str(word))) for word in words}
     if are_times == {False} and not pd.api.types.is_numeric_dtype(series.dtype):
-        some = pd.Series([*map(str, words[:FIRST])], dtype=object)
-        return bool(times(some).notna().any()) or None
+        some = map(str, words[:FIRST])
+        return any(ISO_DATE.fullmatch(word) or _guesses(word) for word in some) or None
     return False if are_times == {True} else None
 
 
@@ -179,7 +179,10 @@ def _guesses(word: str) -> list[str]:
     Two digits are a year if they come last, or first and are not the day.
     """
     if parts := TIME_FIRST.fullmatch(word):  # which pandas may take for the date
-        return [_clock(parts[2], parts[3]) + parts[4] + form for form in _guesses(parts[5])]
+        clock = _clock(parts[2], parts[3])
+        clock = clock.replace("%S", "%S.%f") if "." in parts[1] else clock
+        if forms := [clock + parts[4] + form for form in _guesses(parts[5])]:
+            return forms
     full = SHORT_YEAR.sub(r"\g<1>20\3", word)  # pandas guesses no two-digit years
     early = [HALVES.sub(r"03\1AM", each) for each in (full, full.title())]  # nor from JAN; am
     ways = product(early, (False, True))  # or PM only at some hours
@@ -198,20 +201,25 @@ def _only(words: Any, forms: Sequence[str]) -> str:
 
     One with a year of two digits in front counts only if days are from the whole of months, or the
     first or last ones, and they would not be from the whole of months with the day in front; or if
-    nearly all days between the first and the last occur, and only then, and months are numbers.
+    there would then be more years than days, with few dates each or where now most days occur, and
+    months are numbers.
     """
-    found, has_all_days, is_dense = list[tuple[int, str, Any]](), False, False
+    found, has_all_days = list[tuple[int, str, Any]](), False
+    is_sparse = is_doubtful = False
     for form in forms:  # those with the year in front follow the others
         read = times(words, form)
         days = read.dt.day
         are_all = days.min() <= 3 and days.max() >= 28
         are_days = are_all or days.max() == 1 or days.min() >= 28
-        each = read.dt.normalize()
-        dense = each.nunique() > 2 and (each.max() - each.min()).days < 2 * each.nunique()
-        may_be = (are_days and not has_all_days) or (dense and not is_dense and "%b" not in form)
-        if not re.search("%y.*%d", form) or may_be:
+        each, years, n_days = read.dt.normalize(), read.dt.year.nunique(), days.nunique()
+        is_dense = (each.max() - each.min()).days < 2 * each.nunique()
+        may_be = (is_sparse or (is_doubtful and is_dense)) and not re.search("%[bB]", form)
+        if not re.search("%y.*%d", form) or may_be or (are_days and not has_all_days):
             found.append((read.isna().sum(), form, read))
-        has_all_days, is_dense = has_all_days or are_all, is_dense or dense
+        has_all_days |= are_all
+        if read.notna().all():
+            is_sparse |= n_days < years and each.nunique() < 3 * years
+            is_doubtful |= 1 < n_days < years
     best = min(found, default=(0, "", None), key=lambda one: one[0])
     is_clear = all(bad > best[0] or read.equals(best[2]) for bad, _, read in found)
     return best[1] if is_clear else ""
@@ -256,8 +264,7 @@ def joined_frames(X: Any, more: Any) -> Any:
         if have == {True, False}:
             what = "dates must all have a day beside the time, or none"
             faults.append(f"column {quoted(name)}: {what}")
-        are_words = not any(map(pd.api.types.is_numeric_dtype, (X[name], series)))
-        if are_words and has_other_zones(zone_of(zones(X[name])), zones(series)):
+        if have == {True} and has_other_zones(zone_of(zones(X[name])), zones(series)):
             faults.append(f"column {quoted(name)}: dates must all have a time zone, or none")
         if series.dtype.kind == "M" and kind not in "iufM":
             found = _as_times(X[name], series.dt.tz)

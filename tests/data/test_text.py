@@ -183,7 +183,9 @@ def test_dates(words, read):
             read(text, kinds="when=date").learnt()
 
 
-@pytest.mark.parametrize("form", ["%H:%M %d/%m/%Y", "%I:%M %p, %d %b %Y"])
+@pytest.mark.parametrize(
+    "form", ["%H:%M %d/%m/%Y", "%I:%M %p, %d %b %Y", "%H:%M:%S.%f %d/%m/%Y", "%H:%M %Y%m%d"]
+)
 @pytest.mark.parametrize("first", ["2020-01-02", "2020-01-14 14:14", "2020-09-09 09:30"])
 def test_a_time_may_stand_before_the_date(first, form, read, caplog):
     when = pd.Series(pd.date_range(first, periods=90, freq="7h"))

@@ -307,6 +307,15 @@ def test_times_of_day_are_not_mixed_with_dates(first, then):
         assert found.partial_fit(pd.DataFrame({"t": forms[then]}), y).n_features_in_ == 1
 
 
+@pytest.mark.parametrize("then", ["age 18-25", "Room 12-05", "at 10:30-05"])
+def test_words_that_end_like_time_zones_are_words(then):
+    y, words = np.arange(60) % 2, [["under 18", "over 60"], [then, "over 60"]]
+    for first, other in (words, words[::-1]):
+        found = classifier().partial_fit(pd.DataFrame({"w": first * 30}), y, classes=[0, 1])
+        found.partial_fit(pd.DataFrame({"w": other * 30}), y)
+        assert found.score(pd.DataFrame({"w": other * 30}), y) == 1.0
+
+
 @pytest.mark.parametrize("first", ["text", "dates"])
 @pytest.mark.parametrize("then", ["text", "dates"])
 @pytest.mark.parametrize("is_zoned", [True, False])

@@ -114,9 +114,8 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if head.startswith(COMMENT):
         where = f"{called}, line {1 + bool(mark)}"
         _refuse_comment(head, cut, columns.delimiter or marked, where)
-    has_one = columns.named_in([head.split("\n", maxsplit=1)[0].strip()])  # column, by its name
-    unused = next((mark for mark in DELIMITERS if mark not in head), ",") if has_one else None
-    delimiter = columns.delimiter or marked or unused or _delimiter(head, cut, name)
+    is_one = columns.named_in([head.split("\n", maxsplit=1)[0].strip()])
+    delimiter = columns.delimiter or marked or _delimiter(head, cut, name, is_one)
     delimiter = SPELT.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise DataError(f"`delimiter` must be one character, got {quoted(delimiter)}")
@@ -202,11 +201,12 @@ def _head_rows(head: str, cut: bool, delimiter: str, name: str, most: int) -> li
     return found[:-1] if cut and 1 < len(found) < most else found
 
 
-def _delimiter(head: str, cut: bool, name: str) -> str:
+def _delimiter(head: str, cut: bool, name: str, is_one: bool = False) -> str:
+    """Return the delimiter of a file; a comma if it is one column of words without commas."""
     for mark in DELIMITERS:
         with suppress(DataError):  # fields are too long if it is not the delimiter
             widths = {len(row) for row in _head_rows(head, cut, mark, name, SNIFFED)}
-            if len(widths) == 1 and widths != {1}:
+            if len(widths) == 1 and (widths != {1} or (is_one and mark == ",")):
                 return mark
     first = head.lstrip().split("\n", maxsplit=1)[0]
     return next((mark for mark in DELIMITERS if mark in first), SPACE)

@@ -250,8 +250,11 @@ class Text:
             values = [float((word or "nan").replace(",", ".")) for word in words]
             return pd.Series(np.array([*values, np.nan])[codes])
         had_commas, found = "#,#" in form, [*filter(None, words)]
+        pointed = [word for word in found if "." in word]
         has_points = had_commas and (
-            self.columns.decimal == "." or "#.#" in form_of([w for w in found if "." in w], True)
+            self.columns.decimal == "."
+            or any(map(POINT.fullmatch, pointed))
+            or "#.#" in form_of(pointed, asked=True)
         )
         if (decimal == "," and "#.#" in form) or has_points:
             words = [word and swapped(word) for word in words]  # training rows had other marks
