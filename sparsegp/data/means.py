@@ -7,6 +7,7 @@ training row those of the rows in other folds, or it would see its own label. On
 them: where a kernel knows the level, differences of its means tell which fold has which labels.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,7 +25,7 @@ from sparsegp.types import Doubles, Integers, Labels
 MANY_LEVELS, MANY_OF_NUMBERS, MOST_CLASSES = 100, 1000, 16
 """Numbers of rare levels above which they have means, of classes and in a regression; of classes
 above which they keep codes."""
-AGREEING, TINY = 2.0, 1e-300
+AGREEING = 2.0
 """Standard errors by which labels of a level agree across folds above which they have means."""
 MOST_MEANS, PRIOR = 500_000, 1.0
 """Maximum number of means of a column; weight of the mean of all rows beside those of a level."""
@@ -143,8 +144,8 @@ def _agreement(sums: Doubles, values: Doubles) -> float:
     def across(each: Doubles) -> float:
         return float(np.square(each.sum(axis=0)).sum() - np.square(each).sum())
 
-    spread = 2.0 * across(sums[..., -1]) * np.square(np.cov(values.T)).sum()
-    return across(deviations) / float(np.sqrt(max(spread, TINY)))
+    variance = 2.0 * across(sums[..., -1]) * float(np.square(np.cov(values.T)).sum())
+    return across(deviations) / math.sqrt(variance) if variance > 0.0 else 0.0
 
 
 def _means(sums: Doubles, overall: Doubles) -> Doubles:

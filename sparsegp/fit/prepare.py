@@ -167,9 +167,9 @@ def prepare(
     if settings.heeds_weights:
         n, has_weights = len(train.X), train.weights is not None or bool(class_weight)
         train = effective_rows(train, class_weight, scheduler, settings.is_regression)
-        if n - len(train.X) > MANY_COPIES * n and not has_weights:
+        if (n_merged := n - len(train.X)) > MANY_COPIES * n and not has_weights:
             said = "%d of %d rows of %s have the inputs and the label of others: %s"
-            logger.warning(said, n - len(train.X), n, train.source, "they are merged as copies")
+            logger.warning(said, n_merged, n, train.source, "they are merged as copies")
         warn_of_unlike(train.weights, settings.to_json()["precision"])
     elif train.weights is not None or class_weight:
         raise SettingsError(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
-from scipy.linalg import cholesky, get_blas_funcs, solve_triangular
+from scipy.linalg import cholesky, get_blas_funcs
 from scipy.linalg.lapack import dpotri, dtrtri, dtrtrs, strtrs
 
 from sparsegp.errors import NumericalError
@@ -108,7 +108,7 @@ def inverse_lower(lower: Doubles) -> Doubles:
     """
     if not np.isfinite(lower).all():
         raise NumericalError("a Cholesky factor is not finite; use a kernel of smaller variance")
-    return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True))
+    return solve_lower(lower, np.eye(len(lower)))
 
 
 def triangle_of_inverse(lower: Doubles, in_place: bool = False) -> Doubles:
@@ -169,13 +169,15 @@ def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Do
     """Return L^-1 R, or L^-T R, for a lower triangular L (d, d) and R (d,) or (d, m)."""
     if right.size == 0:
         return right.copy()
-    # not by `solve_triangular`, which takes longer than the solution if L is small
+    # not by scipy's `solve_triangular`, which takes longer than the solution if L is small
     is_lower = factor.flags.f_contiguous
     columns, trans = (factor, transposed) if is_lower else (factor.T, not transposed)
     trtrs = strtrs if factor.dtype == right.dtype == np.float32 else dtrtrs
     found, first_zero = trtrs(columns, right, lower=is_lower, trans=trans)
     if first_zero:
-        raise NumericalError("a triangular factor has a zero on its diagonal")
+        raise NumericalError(
+            "a triangular factor has a zero on its diagonal; use a kernel of smaller variance"
+        )
     return np.asarray(found)
 
 
