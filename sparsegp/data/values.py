@@ -245,7 +245,7 @@ def joined_frames(X: Any, more: Any) -> Any:
     """Return the rows of two data frames, or of one and an array, as one frame of pandas.
 
     Words in `more` become the numbers or times that the columns of X hold; words in X become times
-    if all can and `more` holds times. A column of X without values takes the type of new ones.
+    if all can and `more` holds times. A column without values takes the type of that of the other.
 
     Raises
     ------
@@ -253,34 +253,54 @@ def joined_frames(X: Any, more: Any) -> Any:
         If columns are missing, or values cannot be read as numbers or times.
     """
     more = more if is_frame(more) else pd.DataFrame(more, columns=X.columns)
-    places = column_places(frame_names(X), frame_names(more), "X")
-    X, more, faults = X.copy(), more.iloc[:, places].set_axis(X.columns, axis=1), []
-    for name in X.columns:
-        for frame in (X, more):
-            if pd.api.types.infer_dtype(frame[name], skipna=True) == "time":
-                frame[name] = frame[name].astype(object).map(str, na_action="ignore")
-        series, kind = more[name], X[name].dtype.kind
-        have = {have_days(X[name]), have_days(series)}
-        if have == {True, False}:
-            what = "dates must all have a day beside the time, or none"
-            faults.append(f"column {quoted(name)}: {what}")
-        if have == {True} and has_other_zones(zone_of(zones(X[name])), zones(series)):
-            faults.append(f"column {quoted(name)}: dates must all have a time zone, or none")
-        if series.dtype.kind == "M" and kind not in "iufM":
-            found = _as_times(X[name], series.dt.tz)
-            X[name] = X[name] if (found.isna() & X[name].notna()).any() else found
-        elif kind in "iufM" and series.dtype.kind not in ("M" if kind == "M" else "iufb"):
-            if X[name].isna().all():
-                X[name] = None  # of any type
-                continue
-            more[name] = _as_times(series, X[name].dt.tz) if kind == "M" else numbers(series)
-            bad = (more[name].isna() & series.notna()).to_numpy(bool)
-            if bad.any():
-                row, what = int(bad.argmax()), "date" if kind == "M" else "number"
-                faults.append(unreadable(by_row(row, name), what, series.iloc[row]))
+    places, faults = column_places(frame_names(X), frame_names(more), "X"), list[str]()
+    pairs = ((X[name], more.iloc[:, at]) for name, at in zip(X.columns, places, strict=True))
+    joined = pd.concat([_joined(*pair, faults) for pair in pairs], axis=1)
     refuse(faults, "X")
-    levels = [name for name in X.columns if isinstance(X[name].dtype, pd.CategoricalDtype)]
-    return pd.concat([X, more], ignore_index=True).astype(dict.fromkeys(levels, "category"))
+    return joined
+
+
+def _joined(known: Any, new: Any, faults: list[str]) -> Any:
+    """Return one column with the values of two; what is wrong with these is added to `faults`."""
+    name, is_category = known.name, isinstance(known.dtype, pd.CategoricalDtype)
+    known, new = map(_without_times, (known, new))
+    have = {have_days(known), have_days(new)}
+    if have == {True, False}:
+        faults.append(f"column {quoted(name)}: dates must all have a day beside the time, or none")
+    if have == {True} and has_other_zones(zone_of(zones(known)), zones(new)):
+        faults.append(f"column {quoted(name)}: dates must all have a time zone, or none")
+    if known.isna().all():
+        known = new.iloc[:0].reindex(known.index)
+        new = new.astype(known.dtype)
+    elif new.isna().all():
+        new = known.iloc[:0].reindex(new.index)
+        known = known.astype(new.dtype)
+    elif new.dtype.kind == "M" and known.dtype.kind not in "iufM":
+        found = _as_times(known, new.dt.tz)
+        known = known if (found.isna() & known.notna()).any() else found
+    elif known.dtype.kind == "M" != new.dtype.kind:
+        new = _read(new, _as_times(new, known.dt.tz), "date", faults)
+    elif known.dtype.kind in "iuf" and new.dtype.kind not in "iufb":
+        new = _read(new, numbers(new), "number", faults)
+    joined = pd.concat([known, new], ignore_index=True).rename(name)
+    return joined.astype("category") if is_category else joined
+
+
+def _without_times(series: Any) -> Any:
+    """Return a column with times of day as words."""
+    if pd.api.types.infer_dtype(series, skipna=True) != "time":
+        return series
+    return series.astype(object).map(str, na_action="ignore")
+
+
+def _read(words: Any, values: Any, kind: str, faults: list[str]) -> Any:
+    """Return the values of words; one that could not be read is added to `faults`."""
+    values = pd.Series(values, words.index, name=words.name)
+    bad = (values.isna() & words.notna()).to_numpy(bool)
+    if bad.any():
+        row = int(bad.argmax())
+        faults.append(unreadable(by_row(row, words.name), kind, words.iloc[row]))
+    return values
 
 
 def _as_times(series: Any, tz: Any) -> Any:

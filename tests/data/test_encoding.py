@@ -253,7 +253,7 @@ def test_what_columns_hold(values, kind, names):
     [
         ([[1], [2], [3]], None, r"row 0, column 'a': \[1\] is of type list: convert it or leave"),
         ([1j, 2j, 3j], None, "is of type complex"),
-        ([10**400, 1, 2], None, "row 0, column 'a': 10{30}.* is not a finite number"),
+        (pd.Series([10**400, 1, 2], dtype=object), None, "row 0, column 'a': 10{30}.* is not a finite number"),
         ([1, 2, 3], "date", "row 0, column 'a': 1 is not a date .*, such as 2024-12-31"),
         (
             *(["1", "x", None], "number"),
@@ -268,7 +268,7 @@ def test_what_columns_hold(values, kind, names):
         ([datetime.time(7), datetime.time(8), "x"], "date", "row 2, .*'x' is not a date"),
         ([None] * 3, None, r"none: a \(no value\)"),
         ([pd.NA] * 3, None, r"none: a \(no value\)"),
-        (pd.array([None] * 3, "str"), None, r"none: a \(no value\)"),
+        (pd.array([None] * 3, "string"), None, r"none: a \(no value\)"),
         (pd.array([None] * 3, pd.ArrowDtype(pyarrow.null())), None, r"none: a \(no value\)"),
         (pd.array([None] * 3, "period[D]"), None, r"none: a \(no value\)"),
     ],

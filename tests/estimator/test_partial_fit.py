@@ -334,8 +334,9 @@ def test_times_have_zones_where_those_before_had(is_zoned, first, then):
 def test_columns_may_have_no_values_at_first(then):
     labels = np.arange(40) % 2
     frame = pd.DataFrame({"a": pd.Series(then * 20), "b": 1.0 * labels})
-    missing = frame.astype({"a": object}).assign(a=None)
-    whole = classifier().fit(pd.concat([missing, frame]), np.tile(labels, 2))
+    objects = frame.astype({"a": object})
+    whole = pd.concat([objects.assign(a=None), objects])
+    whole = classifier().fit(whole, np.tile(labels, 2))
     for nothing in (np.nan, None, pd.NaT):
         found = classifier().partial_fit(frame.assign(a=nothing), labels, classes=[0, 1])
         found.partial_fit(frame, labels)
