@@ -15,7 +15,7 @@ import numpy as np
 from sparsegp.data.column import NUMBERS, UNTYPED
 from sparsegp.data.frames import UNNAMED, Frame, given_as, listed
 from sparsegp.data.labels import labels_from_text, short_strings
-from sparsegp.data.numerals import MINUS, form_of, swapped
+from sparsegp.data.numerals import MINUS
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
 from sparsegp.data.readers.layout import (
     COMPARED,
@@ -29,6 +29,7 @@ from sparsegp.data.readers.layout import (
     rows_of,
     text_of,
 )
+from sparsegp.data.readers.marks import Marks
 from sparsegp.data.storage import require_memory
 from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError, quoted
@@ -44,15 +45,6 @@ EXACT = 2**53
 """Whole number up to which all have a float of their own."""
 LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
-DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
-THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(,\d{3})+)(?![\d.,])")
-"""Patterns of a number with a decimal comma, and of one with commas between thousands in a text."""
-POINT = re.compile(r"[+-]?(0?\.\d+|\d+\.(\d{0,2}|\d{4,})|\d{4,}\.\d*)")
-"""Pattern of a number with a point that does not separate thousands."""
-SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
-CODE, SEVERAL = re.compile(r"0\d+"), 5
-"""Patterns of small numbers, and of those with a zero in front; and how many of the latter make a
-column suspicious."""
 
 
 def read_text(name: str, columns: Columns) -> Dataset:
@@ -70,7 +62,7 @@ def read_text(name: str, columns: Columns) -> Dataset:
     text = Text(name, columns, layout, places)
     values, others = text.values()
     if not any(columns.before):
-        text.warn_of_marks_and_zeros(values)
+        text.marks.warn(values, places)
     for place, each in places.inputs.items() if columns.names is None else ():
         how = f"input {shlex.quote(each)}; give it as `id_column`, or `drop` it"
         if each not in places.kinds and numbers_rows(values[place], each, place):
@@ -85,7 +77,8 @@ def read_text(name: str, columns: Columns) -> Dataset:
         names[place]: text.labels(place, texts, place == places.id)
         for place, texts in others.items()
     }
-    table = table_of(replace(frame, where=text.where), beside, places, name)
+    where = replace(text).where  # without its marks, as it may be sent to workers
+    table = table_of(replace(frame, where=where), beside, places, name)
     return Dataset(replace(table, missing=columns.markers))
 
 
@@ -177,120 +170,44 @@ class Text:
         names = {name: self.layout.names[each] for each, name in self.places.inputs.items()}
         return f"{place}, column {quoted(names.get(column, column))}"
 
-    def warn_of_marks_and_zeros(self, values: Any) -> None:
-        """Warn of decimal marks that may separate thousands, and of zeros in front of numbers.
-
-        Such are marks that three digits follow in every number from 1000 on, beside smaller ones or
-        where all of another input are numbers with a decimal comma. The first rows are examined.
-        """
-        rows, places, names = [*islice(self._rows(), COMPARED)], self.places, self.layout.names
-        by_model = self.columns.names is not None
-        label = [] if places.label is None else [places.label]
-        marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
-        thousands = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(decimal)}\d{{3}})+")
-        mark = {".": "points", ",": "commas"}[decimal]
-        for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
-            words = [row[place].strip() for _, row in rows if len(row) > place]
-            words = [word for word in words if word not in marks]
-            name, named = names[place], shlex.quote(names[place])
-            kind = places.kinds.get(places.inputs.get(place, ""))
-            if by_model and kind == "number":  # which has decimals
-                continue
-            grouped = [word for word in words if thousands.fullmatch(word)]
-            n_small = sum(map(bool, map(SMALL.fullmatch, words))) if len(grouped) > 1 else 0
-            may_be = len(grouped) > 1 and n_small + len(grouped) == len(words)
-            if may_be and (n_small or (decimal == "." and "," in self.decimal_marks)):
-                said = "%s: %s in the column %s may separate thousands; if so, remove them"
-                logger.warning(said, self.called, mark, named)
-            is_known = by_model or place == places.label or kind is not None
-            are_whole = not is_known and all(map(str.isdecimal, words))
-            if are_whole and sum(map(bool, map(CODE.fullmatch, words))) >= SEVERAL:
-                said = "%s has zeros in front of numbers in the input %s; for codes give %s"
-                logger.warning(said, self.called, named, given_as(name, "category"))
+    @cached_property
+    def marks(self) -> Marks:
+        """Marks in its numbers."""
+        head = [row for _, row in islice(self._rows(), COMPARED)]
+        return Marks(self.called, self.columns, self.layout, head)
 
     @property
     def called(self) -> str:
         """Name of the file in warnings."""
         return self.columns.called or self.name
 
-    @cached_property
-    def decimal_marks(self) -> set[str]:
-        """Decimal marks that are proven by all numbers of a column in the first rows."""
-        rows, found = [row for _, row in islice(self._rows(), COMPARED)], set[str]()
-        for place in range(self.layout.width):
-            words = {row[place].strip() for row in rows if len(row) > place}
-            words -= {*MISSING, *self.columns.markers}
-            form = form_of([*words], asked=True)
-            found |= {mark for mark in ".," if f"#{mark}#" in form}
-            if all(map(number(".").fullmatch, words)) and any(map(POINT.fullmatch, words)):
-                found.add(".")
-        return found
-
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
 
-        The decimal comma of a number in words becomes a point, unless the column is to have a form
-        (numerals.py), or has one by a model, as in "number:$#"; and its minus sign a hyphen.
+        Numbers in words get a decimal point, unless the column is to have a form (numerals.py), or
+        has one by a model, as in "number:$#"; and a hyphen as their minus sign.
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
         codes, found = pd.factorize(texts)
         kind, _, form = (kind or "").partition(":")
-        marks, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
-        words = [None if (word := str(each).strip()) in marks else word for each in found]
+        missing, decimal = {*MISSING, *self.columns.markers}, self.layout.decimal
+        words = [None if (word := str(each).strip()) in missing else word for each in found]
         is_number = number(decimal).fullmatch
         words = [word.replace(MINUS, "-") if word and is_number(word) else word for word in words]
-        known = self.columns.n_features is not None  # by a model, whose columns are numbers
-        if decimal == "," and not form and kind in {*NUMBERS, *([""] if known else [])}:
-            self._require_no_point(texts, codes, words)
-        if not form and kind in {"", UNTYPED, *NUMBERS} and self.layout.delimiter == ",":
-            words = self._without_groups(words, texts.name, kind in NUMBERS)
-        is_text = form or kind in {"category", "date", UNTYPED}
-        if not is_text and all(word is None or is_number(word) for word in words):
-            values = [float((word or "nan").replace(",", ".")) for word in words]
-            return pd.Series(np.array([*values, np.nan])[codes])
-        had_commas, found = "#,#" in form, [*filter(None, words)]
-        pointed = [word for word in found if "." in word]
-        has_points = had_commas and (
-            self.columns.decimal == "."
-            or any(map(POINT.fullmatch, pointed))
-            or "#.#" in form_of(pointed, asked=True)
-        )
-        if (decimal == "," and "#.#" in form) or has_points:
-            words = [word and swapped(word) for word in words]  # training rows had other marks
-        elif had_commas:
-            self._warn_of_former_marks(found, self.layout.names[texts.name])
-        if not form and kind in {"", UNTYPED, *NUMBERS}:
-            form = form_of([*filter(None, words)], asked=kind in NUMBERS)
-        if decimal == "," and not form:
-            words = [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
+        if form:
+            words = self.marks.as_in_training(words, texts.name, form)
+        else:
+            known = self.columns.n_features is not None  # by a model, whose columns are numbers
+            if decimal == "," and kind in {*NUMBERS, *([""] if known else [])}:
+                self._require_no_point(texts, codes, words)
+            words = self.marks.without_groups(words, texts.name, kind)
+            is_text = kind in {"category", "date", UNTYPED}
+            if not is_text and all(word is None or is_number(word) for word in words):
+                values = [float((word or "nan").replace(",", ".")) for word in words]
+                return pd.Series(np.array([*values, np.nan])[codes])
+            words = self.marks.with_points(words, kind)
         return pd.Series(np.array([*words, None], dtype=object)[codes], dtype=object)
-
-    def _warn_of_former_marks(self, words: Sequence[str], name: str) -> None:
-        """Warn of marks that mean what they meant in training, and may mean something else here."""
-        said = "%s: points in the column %s separate thousands, as in training; if not, give %s"
-        if any("." in word for word in words) and "." in self.decimal_marks:
-            logger.warning(said, self.called, name, "`decimal` '.'")
-        said = "%s: commas in the column %s are decimal, as in training; if not, remove them"
-        marked = [word for word in words if "," in word]
-        if self.layout.delimiter == "," and len(marked) > 1 and all(map(THOUSANDS.search, marked)):
-            logger.warning(said, self.called, name)
-
-    def _without_groups(self, words: list[str | None], place: int, asked: bool) -> list[str | None]:
-        """Return numbers without commas that also delimit fields, if these separate thousands.
-
-        They do unless another column has decimal commas. Numbers with a unit keep them, and get a
-        point behind, so that their form says what the commas are.
-        """
-        pointed = [word and THOUSANDS.sub(r"\1.", word) for word in words]
-        if pointed == words or form_of([*filter(None, words)], asked):
-            return words
-        if not form_of([*filter(None, pointed)], asked) or "," in self.decimal_marks:
-            return words
-        said = "%s: commas in the column %s are read as separators of thousands"
-        logger.warning(said, self.called, self.layout.names[place])
-        bare = [word and word.replace(MINUS, "-").replace(",", "") for word in words]
-        return bare if all(map(number(".").fullmatch, filter(None, bare))) else pointed
 
     def _require_no_point(self, texts: Any, codes: Any, words: Sequence[str | None]) -> None:
         """Raise a `DataError` if a number has a point where the decimal mark is a comma."""

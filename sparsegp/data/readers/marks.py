@@ -1,0 +1,144 @@
+"""What the points and commas in the numbers of a text file mean.
+
+One that is decimal in one file separates thousands in another. A file proves its decimal mark by
+numbers that can be read in one way only; without a proof marks are read as in the training rows, or
+as if decimal, and a warning says so.
+"""
+
+import logging
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sparsegp.data.column import NUMBERS, UNTYPED
+from sparsegp.data.frames import given_as
+from sparsegp.data.numerals import MINUS, form_of, swapped
+from sparsegp.data.readers.columns import Columns, Places
+from sparsegp.data.readers.layout import MISSING, Layout, number
+
+logger = logging.getLogger(__name__)
+
+Words = list[str | None]
+"""Different texts of a column; None is a missing value."""
+MAY_BE_NUMBERS = ("", UNTYPED, *NUMBERS)
+"""Kinds of columns whose words may be numbers."""
+DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
+THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(,\d{3})+)(?![\d.,])")
+"""Patterns of a number with a decimal comma, and of one with commas between thousands in a text."""
+POINT = re.compile(r"[+-]?(0?\.\d+|\d+\.(\d{0,2}|\d{4,})|\d{4,}\.\d*)")
+"""Pattern of a number with a point that does not separate thousands."""
+SMALL = re.compile(rf"[+{MINUS}-]?\d{{1,3}}")
+CODE, SEVERAL = re.compile(r"0\d+"), 5
+"""Patterns of small numbers, and of those with a zero in front; and how many of the latter make a
+column suspicious."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Marks in the numbers of a text file."""
+
+    called: str  # name of the file in warnings
+    columns: Columns
+    layout: Layout
+    head: Sequence[Sequence[str]]  # fields of its first rows, which are examined
+
+    def _first_words(self, place: int) -> list[str]:
+        """Return the words of a column in the first rows, without missing values."""
+        words = [row[place].strip() for row in self.head if len(row) > place]
+        return [word for word in words if word not in {*MISSING, *self.columns.markers}]
+
+    @cached_property
+    def proven(self) -> set[str]:
+        """Decimal marks that are proven by all numbers of a column."""
+        found = set[str]()
+        for words in map(self._first_words, range(self.layout.width)):
+            form = form_of([*{*words}], asked=True)
+            found |= {mark for mark in ".," if f"#{mark}#" in form}
+            if all(map(number(".").fullmatch, words)) and any(map(POINT.fullmatch, words)):
+                found.add(".")
+        return found
+
+    def warn(self, values: Any, places: Places) -> None:
+        """Warn of decimal marks that may separate thousands, and of zeros in front of numbers.
+
+        Such are marks that three digits follow in every number from 1000 on, beside smaller ones or
+        where all of another input are numbers with a decimal comma.
+        """
+        by_model, decimal = self.columns.names is not None, self.layout.decimal
+        label = [] if places.label is None else [places.label]
+        thousands = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(decimal)}\d{{3}})+")
+        mark = {".": "points", ",": "commas"}[decimal]
+        for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
+            words, name = self._first_words(place), self.layout.names[place]
+            kind = places.kinds.get(places.inputs.get(place, ""))
+            if by_model and kind == "number":  # which has decimals
+                continue
+            grouped = [word for word in words if thousands.fullmatch(word)]
+            n_small = sum(map(bool, map(SMALL.fullmatch, words))) if len(grouped) > 1 else 0
+            may_be = len(grouped) > 1 and n_small + len(grouped) == len(words)
+            if may_be and (n_small or (decimal == "." and "," in self.proven)):
+                said = "%s: %s in the column %s may separate thousands; if so, remove them"
+                logger.warning(said, self.called, mark, shlex.quote(name))
+            is_known = by_model or place == places.label or kind is not None
+            are_whole = not is_known and all(map(str.isdecimal, words))
+            if are_whole and sum(map(bool, map(CODE.fullmatch, words))) >= SEVERAL:
+                said = "%s has zeros in front of numbers in the input %s; for codes give %s"
+                named = given_as(name, "category")
+                logger.warning(said, self.called, shlex.quote(name), named)
+
+    def without_groups(self, words: Words, place: int, kind: str) -> Words:
+        """Return numbers without commas that also delimit fields, if these separate thousands.
+
+        They do unless another column has decimal commas. Numbers with a unit keep them, and get a
+        point behind, so that their form says what the commas are.
+        """
+        if kind not in MAY_BE_NUMBERS or self.layout.delimiter != ",":
+            return words
+        asked, pointed = kind in NUMBERS, [word and THOUSANDS.sub(r"\1.", word) for word in words]
+        if pointed == words or form_of([*filter(None, words)], asked):
+            return words
+        if not form_of([*filter(None, pointed)], asked) or "," in self.proven:
+            return words
+        said = "%s: commas in the column %s are read as separators of thousands"
+        logger.warning(said, self.called, self.layout.names[place])
+        bare = [word and word.replace(MINUS, "-").replace(",", "") for word in words]
+        return bare if all(map(number(".").fullmatch, filter(None, bare))) else pointed
+
+    def as_in_training(self, words: Words, place: int, form: str) -> Words:
+        """Return numbers of a form (numerals.py), with the decimal mark of the training rows."""
+        found = [*filter(None, words)]
+        if self._are_unlike(found, form):
+            return [word and swapped(word) for word in words]
+        if "#,#" in form:
+            self._warn_of_former_marks(found, self.layout.names[place])
+        return words
+
+    def _are_unlike(self, words: Sequence[str], form: str) -> bool:
+        """Return whether numbers have another decimal mark than those of the training rows."""
+        if "#,#" not in form:
+            return "#.#" in form and self.layout.decimal == ","
+        pointed = [word for word in words if "." in word]
+        are_proven = any(map(POINT.fullmatch, pointed)) or "#.#" in form_of(pointed, asked=True)
+        return are_proven or self.columns.decimal == "."
+
+    def _warn_of_former_marks(self, words: Sequence[str], name: str) -> None:
+        """Warn of marks that mean what they meant in training, and may mean something else here."""
+        said = "%s: points in the column %s separate thousands, as in training; if not, give %s"
+        if any("." in word for word in words) and "." in self.proven:
+            logger.warning(said, self.called, name, "`decimal` '.'")
+        said = "%s: commas in the column %s are decimal, as in training; if not, remove them"
+        marked = [word for word in words if "," in word]
+        if self.layout.delimiter == "," and len(marked) > 1 and all(map(THOUSANDS.search, marked)):
+            logger.warning(said, self.called, name)
+
+    def with_points(self, words: Words, kind: str) -> Words:
+        """Return numbers with points for decimal commas, unless the column is to have a form."""
+        found = [*filter(None, words)]
+        if self.layout.decimal != "," or (
+            kind in MAY_BE_NUMBERS and form_of(found, asked=kind in NUMBERS)
+        ):
+            return words
+        return [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
