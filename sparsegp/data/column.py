@@ -79,7 +79,8 @@ class Column:
 
         Rows to learn from have the means without their `fold`, (n,).
         """
-        from sparsegp.data.values import dates, numbers  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.dates import dates  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.values import numbers  # noqa: PLC0415
 
         if self.kind == "category":
             return self._of_places(self.places(series), fold)
@@ -124,7 +125,7 @@ class Column:
 
         That is a day beside the time, which all have, or a time zone, which some have.
         """
-        from sparsegp.data.values import (  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.dates import (  # noqa: PLC0415 - loads pandas
             has_other_zones,
             have_days,
             zones,

@@ -26,9 +26,10 @@ from sparsegp.data.column import (
     UNTYPED,
     Column,
 )
+from sparsegp.data.dates import date_form, dates, zone_of, zones
 from sparsegp.data.frames import Frame, Where, frame_names, listed, refuse, unlikeness, unreadable
 from sparsegp.data.numerals import form_of
-from sparsegp.data.values import TRUTHS, date_form, dates, numbers, texts, zone_of, zones
+from sparsegp.data.values import TRUTHS, numbers, texts
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Doubles, Integers
 

@@ -135,7 +135,7 @@ class FirstRows:
         """Return these rows and new ones, in the form of these."""
         X, more, weights = self.X, new.X, None
         if is_frame(X):
-            from sparsegp.data.values import joined_frames  # noqa: PLC0415 - loads pandas
+            from sparsegp.data.joined import joined_frames  # noqa: PLC0415 - loads pandas
 
             more = as_pandas(more) if is_frame(more) else real_numbers(more, "X")
             X = joined_frames(as_pandas(X), more)

@@ -14,8 +14,8 @@ import pytest
 import sparsegp
 from sparsegp.data import Encoding, open_dataset, table_from_frame
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, Column
+from sparsegp.data.dates import dates
 from sparsegp.data.frames import real_numbers
-from sparsegp.data.values import dates
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke
 
@@ -253,7 +253,11 @@ def test_what_columns_hold(values, kind, names):
     [
         ([[1], [2], [3]], None, r"row 0, column 'a': \[1\] is of type list: convert it or leave"),
         ([1j, 2j, 3j], None, "is of type complex"),
-        (pd.Series([10**400, 1, 2], dtype=object), None, "row 0, column 'a': 10{30}.* is not a finite number"),
+        (
+            pd.Series([10**400, 1, 2], dtype=object),
+            None,
+            "row 0, column 'a': 10{30}.* is not a finite number",
+        ),
         ([1, 2, 3], "date", "row 0, column 'a': 1 is not a date .*, such as 2024-12-31"),
         (
             *(["1", "x", None], "number"),

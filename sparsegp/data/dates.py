@@ -1,0 +1,222 @@
+"""Dates and times in columns of data frames: their formats, time zones, and values as numbers."""
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import islice, product
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from pandas.tseries.api import guess_datetime_format
+
+from sparsegp.data.column import DATE_PARTS
+from sparsegp.data.frames import is_clock
+from sparsegp.data.values import distinct
+from sparsegp.types import Doubles
+
+ISO, ISO_DATE = "ISO8601", re.compile(r"(?!.*[AaPp][Mm]$)\d{4}-\d\d-\d\d([T ].*)?")
+HALVES = re.compile(r"(?<!\d)\d\d?(:\d\d(?::\d\d)? ?)[AaPp][Mm]$")
+SHORT_YEAR = re.compile(r"^(\d\d?([./ -])(?:\d\d?|[A-Za-z]{3})\2)(\d\d)(?!\d)")
+TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(?:\.\d+)?)?( ?[AaPp][Mm])?")
+TIME_FIRST = re.compile(rf"({TIME_OF_DAY.pattern})(,? )(.+)")
+YEAR_LAST = re.compile(r"^%d([./ -])(%[mbB])\1%y")
+"""Pattern of formats, which also fit dates with the year in front."""
+FIRST = 3
+"""Number of words of which one at least is a date, if they are dates."""
+ZONE = re.compile(
+    r"[T ]\d\d?(?::?\d\d){1,2}(?:[.,]\d+)?(?: ?[AaPp][Mm])? ?"
+    r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)$"
+)
+"""A time of day with a time zone, at the end of a date."""
+UTC = re.compile(r"^(\d{4}-.*\d) ?(?:UTC|GMT)$")
+"""An ISO date and time in UTC, in words."""
+
+
+def dates(series: Any, form: str = "") -> Doubles:
+    """Return the time in years and the cyclic parts of dates, (n, 4); NaN where one is no date.
+
+    Dates with a time zone are those in UTC. Text is read in the format `form`, by default that of
+    `date_form`, or in ISO 8601. Numbers are not dates.
+    """
+    if not _is_of_dates(series):
+        if pd.api.types.is_numeric_dtype(series.dtype):
+            return np.full((len(series), len(DATE_PARTS)), np.nan)
+        codes, found = distinct(series.astype(object))
+        return np.asarray(dates(times(pd.Series([*found, None], dtype=object), form))[codes])
+    parts = pd.to_datetime(series, utc=True).dt
+    hour = parts.hour + parts.minute / 60.0 + parts.second / 3600.0
+    day = parts.day_of_year - 1
+    time = parts.year + (day + hour / 24.0) / (365 + parts.is_leap_year)
+    each = (time, day, parts.day_of_week, hour)
+    return np.column_stack([part.to_numpy(np.float64, na_value=np.nan) for part in each])
+
+
+def _is_of_dates(series: Any) -> bool:
+    """Return whether values have a type of dates that is not of Arrow."""
+    is_arrow = isinstance(series.dtype, pd.ArrowDtype)
+    return not is_arrow and pd.api.types.is_datetime64_any_dtype(series.dtype)
+
+
+def zones(series: Any) -> set[str]:
+    """Return which time zones dates have: some of "none", "UTC", and "other"."""
+    if not _is_of_dates(series):
+        words = [ZONE.search(str(value)) for value in distinct(series)[1]]
+        offsets = {word and word[1].strip("+-0:") for word in words}
+        names = {None: "none", "": "UTC", "Z": "UTC", "UTC": "UTC", "GMT": "UTC"}
+        return {names.get(offset, "other") for offset in offsets}
+    known = series.dropna()
+    if known.dt.tz is None:
+        return {"none"} if len(known) else set()
+    is_utc = known.dt.tz_localize(None) == known.dt.tz_convert(None)
+    return {"UTC" if each else "other" for each in is_utc.unique()}
+
+
+def have_days(series: Any) -> bool | None:
+    """Return whether values are dates, or times of day alone; None if they are both or neither."""
+    if _is_of_dates(series):
+        return True
+    words = distinct(series)[1]
+    are_times = {bool(TIME_OF_DAY.fullmatch(str(word))) for word in words}
+    if are_times == {False} and not pd.api.types.is_numeric_dtype(series.dtype):
+        some = map(str, words[:FIRST])
+        return any(ISO_DATE.fullmatch(word) or _guesses(word) for word in some) or None
+    return False if are_times == {True} else None
+
+
+def zone_of(found: set[str]) -> str:
+    """Return "none" if no dates have a zone, "other" if all have and not all UTC, else "".
+
+    As dates without a zone are read as if in UTC, the last go with all others.
+    """
+    if "none" in found:
+        return "none" if found == {"none"} else ""
+    return "other" if "other" in found else ""
+
+
+def has_other_zones(known: str, found: set[str]) -> bool:
+    """Return whether some dates have a zone and those before had none, or the reverse.
+
+    `known` is the result of `zone_of` for those before, `found` that of `zones` for the others.
+    """
+    return {"none": "other", "other": "none"}.get(known) in found
+
+
+def times(words: Any, form: str = "") -> Any:
+    """Return words as times in UTC; NaT where one is missing or not in the form; see `dates`."""
+    form = form or date_form(words.dropna()) or ISO
+    forms = [form, form.replace("%B", "%b"), ISO]  # May may be short
+    if is_clock(form):
+        forms = [re.sub("%M(:%S)?", f"%M{end}", form) for end in ("", ":%S", ":%S.%f")]
+    words = words.map(lambda word: UTC.sub(r"\1Z", word) if isinstance(word, str) else word)
+    # apart, as pandas reads ISO times without a zone in that of the time before
+    has_zone = words.map(lambda word: bool(ZONE.search(str(word)))).astype(bool)
+    ways = product(dict.fromkeys(forms), (words.mask(has_zone), words.where(has_zone)))
+    found = (pd.to_datetime(some, format=f, errors="coerce", utc=True) for f, some in ways)
+    return reduce(pd.Series.fillna, (each.dt.as_unit("us") for each in found))
+
+
+def date_form(words: Any) -> str:
+    """Return the format in which most words are dates; empty if it is ambiguous.
+
+    It is that of one of the first words: ISO 8601, that of a time of day, or what pandas guesses
+    with the day or the month first. Two formats that read equally many words must read them alike.
+    """
+    for word in map(str, islice(words, FIRST)):
+        if ISO_DATE.fullmatch(word):
+            return ISO
+        if clock := TIME_OF_DAY.fullmatch(word):
+            return _clock(*clock.groups())
+        if forms := _guesses(word):
+            return _only(words, forms)
+    return ""
+
+
+def _clock(seconds: str | None, half: str | None) -> str:
+    """Return the format of a time of day, with seconds or AM and PM if these were found."""
+    hour, half = ("%I", half[:-2] + "%p") if half else ("%H", "")
+    return f"{hour}:%M{':%S' if seconds else ''}{half}"
+
+
+def _guesses(word: str) -> list[str]:
+    """Return formats in which a word may be a date, by pandas, the day or the month first.
+
+    Two digits are a year if they come last, or first and are not the day.
+    """
+    if parts := TIME_FIRST.fullmatch(word):  # which pandas may take for the date
+        clock = _clock(parts[2], parts[3])
+        clock = clock.replace("%S", "%S.%f") if "." in parts[1] else clock
+        if forms := [clock + parts[4] + form for form in _guesses(parts[5])]:
+            return forms
+    full = SHORT_YEAR.sub(r"\g<1>20\3", word)  # pandas guesses no two-digit years
+    early = [HALVES.sub(r"03\1AM", each) for each in (full, full.title())]  # nor from JAN; am
+    ways = product(early, (False, True))  # or PM only at some hours
+    with warnings.catch_warnings(action="ignore"):
+        guesses = [guess_datetime_format(each, dayfirst=first) or "" for each, first in ways]
+    forms = list[str]()
+    for guess in guesses:
+        if {"%Y", "%d"} <= {*re.findall("%.", guess)} and not re.match("%Y(%m|.?%d)", guess):
+            form = guess if full == word else guess.replace("%Y", "%y")
+            forms += [form, YEAR_LAST.sub(r"%y\1\2\1%d", form)]
+    return [*dict.fromkeys(forms)]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Words read as dates in a format."""
+
+    form: str
+    dates: Any
+    n_bad: int  # number of words that are no dates in this format,
+    n_days: int  # of different days of the month,
+    n_years: int
+    n_dates: int
+
+    @classmethod
+    def of(cls, words: Any, form: str) -> Self:
+        """Read words."""
+        dates = times(words, form)
+        different = (dates.dt.day, dates.dt.year, dates.dt.normalize())
+        return cls(form, dates, int(dates.isna().sum()), *(each.nunique() for each in different))
+
+    @property
+    def has_year_first(self) -> bool:
+        """Whether a year of two digits is in front of the day."""
+        return bool(re.search("%y.*%d", self.form))
+
+    @property
+    def has_whole_months(self) -> bool:
+        """Whether days are from the whole of months."""
+        return bool(self.dates.dt.day.min() <= 3 and self.dates.dt.day.max() >= 28)
+
+    def may_be(self, others: Sequence["Reading"]) -> bool:
+        """Return whether a year may be in front of the day, given the readings where it is last.
+
+        So it is if days are from the whole of months, or the first or last ones, and would not be
+        from the whole of months with the day in front; or if there would then be more years than
+        days, with few dates each or where now most days occur, and months are numbers.
+        """
+        day, were_whole = self.dates.dt.day, any(each.has_whole_months for each in others)
+        are_ends = day.max() == 1 or day.min() >= 28
+        if (self.has_whole_months or are_ends) and not were_whole:
+            return True
+        odd = [each for each in others if each.n_bad == 0 and each.n_days < each.n_years]
+        is_sparse = any(each.n_dates < 3 * each.n_years for each in odd)
+        dates = self.dates.dt.normalize()
+        is_dense = (dates.max() - dates.min()).days < 2 * self.n_dates
+        is_likelier = is_sparse or (is_dense and any(each.n_days > 1 for each in odd))
+        return is_likelier and not re.search("%[bB]", self.form)
+
+
+def _only(words: Any, forms: Sequence[str]) -> str:
+    """Return the format that reads most words; empty if another one reads as many differently."""
+    read = [Reading.of(words, form) for form in forms]
+    others = [each for each in read if not each.has_year_first]
+    found = [each for each in read if not each.has_year_first or each.may_be(others)]
+    if not found:
+        return ""
+    best = min(found, key=lambda each: each.n_bad)
+    is_clear = all(each.n_bad > best.n_bad or each.dates.equals(best.dates) for each in found)
+    return best.form if is_clear else ""

@@ -1,0 +1,81 @@
+"""Rows of two data frames as one, of the types of the first."""
+
+from typing import Any
+
+import pandas as pd
+
+from sparsegp.data.dates import has_other_zones, have_days, times, zone_of, zones
+from sparsegp.data.frames import by_row, column_places, frame_names, is_frame, refuse, unreadable
+from sparsegp.data.values import numbers
+from sparsegp.errors import quoted
+
+
+def joined_frames(X: Any, more: Any) -> Any:
+    """Return the rows of two data frames, or of one and an array, as one frame of pandas.
+
+    Words in `more` become the numbers or times that the columns of X hold; words in X become times
+    if all can and `more` holds times. A column without values takes the type of that of the other.
+
+    Raises
+    ------
+    DataError
+        If columns are missing, or values cannot be read as numbers or times.
+    """
+    more = more if is_frame(more) else pd.DataFrame(more, columns=X.columns)
+    places, faults = column_places(frame_names(X), frame_names(more), "X"), list[str]()
+    pairs = ((X[name], more.iloc[:, at]) for name, at in zip(X.columns, places, strict=True))
+    joined = pd.concat([_joined(*pair, faults) for pair in pairs], axis=1)
+    refuse(faults, "X")
+    return joined
+
+
+def _joined(known: Any, new: Any, faults: list[str]) -> Any:
+    """Return one column with the values of two; what is wrong with these is added to `faults`."""
+    name, is_category = known.name, isinstance(known.dtype, pd.CategoricalDtype)
+    known, new = map(_without_times, (known, new))
+    have = {have_days(known), have_days(new)}
+    if have == {True, False}:
+        faults.append(f"column {quoted(name)}: dates must all have a day beside the time, or none")
+    if have == {True} and has_other_zones(zone_of(zones(known)), zones(new)):
+        faults.append(f"column {quoted(name)}: dates must all have a time zone, or none")
+    if known.isna().all():
+        known = new.iloc[:0].reindex(known.index)
+        new = new.astype(known.dtype)
+    elif new.isna().all():
+        new = known.iloc[:0].reindex(new.index)
+        known = known.astype(new.dtype)
+    elif new.dtype.kind == "M" and known.dtype.kind not in "iufM":
+        found = _as_times(known, new.dt.tz)
+        known = known if (found.isna() & known.notna()).any() else found
+    elif known.dtype.kind == "M" != new.dtype.kind:
+        new = _read(new, _as_times(new, known.dt.tz), "date", faults)
+    elif known.dtype.kind in "iuf" and new.dtype.kind not in "iufb":
+        new = _read(new, numbers(new), "number", faults)
+    joined = pd.concat([known, new], ignore_index=True).rename(name)
+    return joined.astype("category") if is_category else joined
+
+
+def _without_times(series: Any) -> Any:
+    """Return a column with times of day as words."""
+    if pd.api.types.infer_dtype(series, skipna=True) != "time":
+        return series
+    return series.astype(object).map(str, na_action="ignore")
+
+
+def _read(words: Any, values: Any, kind: str, faults: list[str]) -> Any:
+    """Return the values of words; one that could not be read is added to `faults`."""
+    values = pd.Series(values, words.index, name=words.name)
+    bad = (values.isna() & words.notna()).to_numpy(bool)
+    if bad.any():
+        row = int(bad.argmax())
+        faults.append(unreadable(by_row(row, words.name), kind, words.iloc[row]))
+    return values
+
+
+def _as_times(series: Any, tz: Any) -> Any:
+    """Return words as times, with or without a zone; NaT where one is missing or ambiguous."""
+    words = series.astype(object)
+    if pd.api.types.is_numeric_dtype(series.dtype):
+        words = words.where(words.isna(), "")  # numbers are no times
+    found = times(words).dt
+    return found.tz_localize(None) if tz is None else found.tz_convert(tz)
