@@ -13,7 +13,7 @@ from sklearn.gaussian_process import kernels as gp
 import sparsegp
 from sparsegp import SparseGPClassifier
 from sparsegp.data import as_table, table_from_arrays
-from sparsegp.data.weights import effective_rows
+from sparsegp.data.copies import effective_rows
 from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
 from tests.processes import invoke, told
 from tests.runs import Stopper, nlpp
@@ -284,7 +284,7 @@ def test_counts_are_as_good_as_rows(n):
 
 
 def test_large_tables_keep_their_order(monkeypatch):
-    monkeypatch.setattr("sparsegp.data.weights.MAX_VALUES", 0)
+    monkeypatch.setattr("sparsegp.data.copies.MAX_VALUES", 0)
     found = effective_rows(table_from_arrays(np.repeat(X, 2, axis=0), np.repeat(Y, 2)))
     np.testing.assert_array_equal(np.asarray(found.X), X)
     np.testing.assert_array_equal(found.rows, 2 * np.arange(N))

@@ -2,6 +2,7 @@
 
 from sparsegp.data.catalog import CATALOG as CATALOG
 from sparsegp.data.catalog import toy as toy
+from sparsegp.data.copies import effective_rows as effective_rows
 from sparsegp.data.encoding import Encoding as Encoding
 from sparsegp.data.labels import Numbers as Numbers
 from sparsegp.data.labels import as_numbers as as_numbers
@@ -23,5 +24,4 @@ from sparsegp.data.table import as_table as as_table
 from sparsegp.data.table import table_from_arrays as table_from_arrays
 from sparsegp.data.table import table_from_frame as table_from_frame
 from sparsegp.data.table import table_of as table_of
-from sparsegp.data.weights import effective_rows as effective_rows
 from sparsegp.data.weights import without_weights as without_weights

@@ -21,7 +21,7 @@ from sparsegp.types import DaskArray, Doubles, Integers, Labels
 logger = logging.getLogger(__name__)
 
 MAX_REPEATED = 20_000
-"""Maximum sum of the weights of rows that are repeated: see `data.weights`."""
+"""Maximum sum of the weights of rows that are repeated: see `data.copies`."""
 MIN_IDS = 20
 """Minimum number of different ids for rows of one id to be held out together."""
 WEIGHTS = 1e-9, 1e9

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import from_memory
+from sparsegp.data.copies import effective_rows
 from sparsegp.data.table import Table, table_of
-from sparsegp.data.weights import effective_rows
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.fields import model_of
 from sparsegp.registry import Registry

@@ -38,11 +38,10 @@ STATE = "state."
 """Prefix of the names of the arrays of `Run.state` in a checkpoint."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """Arguments of `sparsegp.train`, where they are described."""
 
-    _: KW_ONLY
     out: str | os.PathLike[str] | None = None
     resume: bool = False
     overwrite: bool = False

@@ -338,20 +338,26 @@ class TrainSettings(Settings):
     @classmethod
     def _completed(cls, task: str | None, named: dict[str, Any]) -> dict[str, Any]:
         if task == "regression":
-            own = {name: SEARCHED.get(name, getattr(cls, name)) for name in OF_EVIDENCE}
-            stated = any(named.get(name, default) != default for name, default in own.items())
-            if not stated and named.get("posterior", "all") == "all":
-                named = {**SEARCHED, **named}
-            learns = "likelihood" not in named and named.get("learn", "evidence") == "evidence"
-            known: dict[str, Any] = BY_EVIDENCE if learns else {"likelihood": "gaussian"}
-            if learns or named.get("posterior") == "all":
-                known = {**known, "precision": "float64"}
-            named = {"sites": "moments", **known, **named}
+            named = cls._of_regression(named) | named
         if named.get("active_per_class"):
-            named = {"sites": "moments", "kernel_per_class": True, **named}
-        moments, posterior = named.get("sites") == "moments", named.get("posterior", cls.posterior)
-        if moments or posterior != cls.posterior or named.get("kernel_per_class"):
-            named = {"likelihood": OF_THE_PAPER, **named}
+            named = {"sites": "moments", "kernel_per_class": True} | named
+        moments, posterior = named.get("sites") == "moments", named.get("posterior")
+        if moments or named.get("kernel_per_class") or posterior not in {None, cls.posterior}:
+            named = {"likelihood": OF_THE_PAPER} | named
         usual = named.get("likelihood", cls.likelihood) in {cls.likelihood, OF_THE_PAPER}
-        usual |= named.get("posterior", GENERAL["posterior"]) != GENERAL["posterior"]
-        return {**({} if usual and not moments else GENERAL), **named}
+        usual |= posterior not in {None, GENERAL["posterior"]}
+        return named if usual and not moments else GENERAL | named
+
+    @classmethod
+    def _of_regression(cls, named: dict[str, Any]) -> dict[str, Any]:
+        """Return settings of a regression for those not named."""
+        own = {name: SEARCHED.get(name, getattr(cls, name)) for name in OF_EVIDENCE}
+        stated = any(named.get(name, default) != default for name, default in own.items())
+        is_searched = not stated and named.get("posterior", "all") == "all"
+        found: dict[str, Any] = SEARCHED if is_searched else {}
+        named = found | named
+        learns = "likelihood" not in named and named.get("learn", "evidence") == "evidence"
+        known: dict[str, Any] = BY_EVIDENCE if learns else {"likelihood": "gaussian"}
+        if learns or named.get("posterior") == "all":
+            known = known | {"precision": "float64"}
+        return {"sites": "moments"} | known | found

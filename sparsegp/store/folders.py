@@ -6,6 +6,7 @@ fsspec, a file is one object and one PUT.
 """
 
 import errno
+import fcntl
 import os
 import re
 import socket
@@ -24,7 +25,7 @@ from sparsegp.errors import DataError, StoreError, one_line
 from sparsegp.fields import path_text
 
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
-_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags of `os.open` not to follow links or wait for FIFOs."""
 _REASONS = {errno.ELOOP: "it is a link"} | dict.fromkeys(
     (errno.ENOTDIR, errno.EEXIST), "it, or what should hold it, is not a directory"
@@ -92,8 +93,6 @@ class Directory:
 
         Forked children share it. Unfinished files of killed writers are deleted.
         """
-        import fcntl  # noqa: PLC0415 - not on every system, and only needed to train
-
         path = self.path / "lock"
         with store_errors("write", path, remedy="use another directory"):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -123,14 +122,11 @@ class Directory:
 
     def holder(self) -> str:
         """Return the holder of the lock, such as "process 5 on host"; "" if it is free."""
-        with suppress(ImportError, OSError, StoreError):
-            import fcntl  # noqa: PLC0415 - as in `lock`
-
-            with self.open("lock") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return file.read(100).decode(errors="replace").strip() or "another process"
+        with suppress(OSError, StoreError), self.open("lock") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read(100).decode(errors="replace").strip() or "another process"
         return ""
 
 

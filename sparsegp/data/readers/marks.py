@@ -48,7 +48,8 @@ class Marks:
     def _first_words(self, place: int) -> list[str]:
         """Return the words of a column in the first rows, without missing values."""
         words = [row[place].strip() for row in self.head if len(row) > place]
-        return [word for word in words if word not in {*MISSING, *self.columns.markers}]
+        missing = {*MISSING, *self.columns.markers}
+        return [word for word in words if word not in missing]
 
     @cached_property
     def proven(self) -> set[str]:
