@@ -190,7 +190,7 @@ def test_rows_that_only_look_like_copies_are_not_merged():
     assert repeated.weights is None
     np.testing.assert_array_equal(repeated.X, np.repeat(cells[:, :3], counts, axis=0))
     np.testing.assert_array_equal(repeated.rows, np.repeat(np.arange(len(cells)), counts))
-    for wanted, how in ((counts / 2, {}), (counts * 40, {}), (counts, {"of_numbers": True})):
+    for wanted, how in ((counts / 2, {}), (counts * 40, {}), (counts, {"is_regression": True})):
         kept = effective_rows(as_table(cells[:, :3], cells[:, 3], wanted), **how)
         assert sorted(kept.weights) == sorted(wanted)
     apart = X + rng.normal(size=X.shape)

@@ -77,7 +77,7 @@ def require_fitting(model: "Model", options: dict[str, Any]) -> None:
     """Raise a SettingsError if options do not suit the model or each other."""
     two, sets = shared.given(options, OF_TWO), shared.given(options, ("set",))
     if (two and len(model.classes) != 2) or (sets and model.is_regression):
-        name, few = shared.in_words(two or sets), " of two classes" if two else ""
+        name, few = shared.flags(two or sets), " of two classes" if two else ""
         raise SettingsError(f"{name} is for classifiers{few}; leave it out")
     if options["plots"] is not None and model.is_regression and model.relevances is None:
         raise SettingsError(

@@ -51,14 +51,14 @@ GROUPS = {
 SELDOM = "Seldom needed"
 
 
-def in_words(names: Iterable[str]) -> str:
+def flags(names: Iterable[str]) -> str:
     """Return the names of options as they are typed, joined by "and"."""
     return " and ".join(FLAGS.get(name) or f"--{name.replace('_', '-')}" for name in names)
 
 
 def of_setting(setting: Setting) -> Options:
     """Return the option of a setting; a flag selects the opposite of its default."""
-    name = setting.flag or in_words([setting.name])
+    name = setting.flag or flags([setting.name])
     words, default = as_typed(setting.description), setting.unset or str(setting.default)
     if setting.kind is bool:
         words = setting.negated_help or words
@@ -89,7 +89,7 @@ def as_typed(text: str) -> str:
             return found[0]
         if not (quote or value or "_" in name):
             return name
-        return in_words([name]) + value.removesuffix("=True").replace("=", " ")
+        return flags([name]) + value.removesuffix("=True").replace("=", " ")
 
     names = "|".join((*SETTINGS, *LIMITS, *OTHERS))
     return re.sub(rf"\w\([^()]*\)|(?<![\w`./-])(`|)({names})\b(=\w+|)\1", option, text)
@@ -252,7 +252,7 @@ def place(options: dict[str, Any]) -> dict[str, Any]:
     """
     named = given(options, ("threads", "workers", "scheduler", "scheduler_file", "cluster"))
     if len(named) > 1:
-        raise SettingsError(f"give only one option that says where to run; got {in_words(named)}")
+        raise SettingsError(f"give only one option that says where to run; got {flags(named)}")
     tls = given(options, ("tls",))
     if tls and not named.keys() & {"scheduler", "scheduler_file"}:
         raise SettingsError("--tls goes with --scheduler or --scheduler-file; give one of them")

@@ -55,7 +55,7 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
     columns = shared.given(wanted, shared.COLUMNS)
     for name in ("reject_below", "reject_novel"):
         if wanted[name] is not None and not 0.0 < wanted[name] <= 1.0:
-            option = shared.in_words([name])
+            option = shared.flags([name])
             raise SettingsError(f"{option} must be above 0 and at most 1, got {wanted[name]:g}")
     from sparsegp.cli.predictions import check_target, predicted, write, write_lines
     from sparsegp.cli.tables import STANDARD_INPUT, table_for, tables_from
@@ -66,7 +66,7 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
         check_target(path, overwrite, data)
     model = load(run)
     if model.is_regression and (named := shared.given(wanted, ("reject_below", "set"))):
-        raise SettingsError(f"{shared.in_words(named)} is for classifiers; leave it out")
+        raise SettingsError(f"{shared.flags(named)} is for classifiers; leave it out")
     for stream, is_used in (("stdin", data == "-"), ("stdout", path is None)):
         if is_used and getattr(sys, stream) is None:
             raise SettingsError(f"- stands for {stream}, which is closed; give a file")

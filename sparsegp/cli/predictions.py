@@ -65,13 +65,13 @@ def predicted(
         if rejected:
             found["rejected"] = np.any(rejected, axis=0)
             count["rejected"] += int(found["rejected"].sum())
-        ((names, _),) = columns_of(iter([found]), model.classes)
+        ((names, _),) = written_columns(iter([found]), model.classes)
         # names in files of any format, the last two of arguments of `numpy.savez`
         taken = {*names, *found, "classes", "file", "allow_pickle"}
         yield {"id_" * (name in taken) + name: each for name, each in ids.items()} | found
 
 
-def columns_of(batches: Batches, classes: Labels) -> Iterator[tuple[list[str], list[Any]]]:
+def written_columns(batches: Batches, classes: Labels) -> Iterator[tuple[list[str], list[Any]]]:
     """Yield the names and values (m,) of the columns of each batch; the first has row numbers."""
     row = 0
     for found in batches:
@@ -110,7 +110,7 @@ def write_csv(path: Path, classes: Labels, batches: Batches) -> None:
 def write_lines(file: TextIO, classes: Labels, batches: Batches, delimiter: str = ",") -> None:
     """Write a line for every row to an open file, batch by batch."""
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-    for number, (names, columns) in enumerate(columns_of(batches, classes)):
+    for number, (names, columns) in enumerate(written_columns(batches, classes)):
         if not number:
             writer.writerow(map(harmless, names))
         cells: list[Any] = []
@@ -126,7 +126,7 @@ def write_parquet(path: Path, classes: Labels, batches: Batches) -> None:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
-    named = columns_of(batches, classes)
+    named = written_columns(batches, classes)
     tables = (pa.table(list(map(pa.array, columns)), names) for names, columns in named)
     first = next(tables)
     with ParquetWriter(path, first.schema) as writer:

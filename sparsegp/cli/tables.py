@@ -194,7 +194,7 @@ def with_copies(
     named = shared.given(options, ("shift", "image"))
     if options["virtual"] is None:
         if named:
-            names = shared.in_words(named)
+            names = shared.flags(named)
             raise SettingsError(f"{names} is for copies; give --virtual RUN too, or leave it out")
         return lambda rows: rows, settings
     if options["tuned"]:

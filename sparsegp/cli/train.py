@@ -110,7 +110,7 @@ def limits_of_search(options: dict[str, Any], kernel: str | None) -> dict[str, A
         return {"max_trials": MAX_TRIALS if tuned else None, **limits, "is_given": is_given}
     if limits:
         raise SettingsError(
-            f"{shared.in_words(limits)} limits a search for the kernel, and with these settings "
+            f"{shared.flags(limits)} limits a search for the kernel, and with these settings "
             "there is none; give --tune or no --kernel, or leave it out"
         )
     return None

@@ -75,7 +75,7 @@ def effective_rows(
     table: Table,
     class_weight: str = "",
     scheduler: str | Callable[..., Any] | None = None,
-    of_numbers: bool = False,
+    is_regression: bool = False,
 ) -> Table:
     """Return the rows that a weighted fit uses: without duplicates, and with positive weights.
 
@@ -96,7 +96,7 @@ def effective_rows(
         whose numbers multiply the weights of the rows of each class, one for classes left out.
     scheduler : str or callable, optional
         Dask scheduler.
-    of_numbers : bool
+    is_regression : bool
         Whether it is for a regression.
 
     Raises
@@ -108,7 +108,7 @@ def effective_rows(
     if (counts * factors == 1.0).all() and not _has_copies(table, scheduler):
         return replace(table, weights=None)
     groups = Groups.of(table, counts, scheduler)
-    if _are_separate(table, groups, counts, of_numbers, scheduler):
+    if _are_separate(table, groups, counts, is_regression, scheduler):
         rows = np.repeat(np.arange(len(counts)), counts.astype(np.int64))
         weights = None if (factors == 1.0).all() else factors[rows]
         return replace(taken(table, rows, scheduler), weights=weights, repeats=True)
@@ -130,20 +130,20 @@ def _merged(table: Table, groups: Groups, factors: Doubles, scheduler: Any) -> T
 
 
 def _are_separate(
-    table: Table, groups: Groups, counts: Doubles, of_numbers: bool, scheduler: Any
+    table: Table, groups: Groups, counts: Doubles, is_regression: bool, scheduler: Any
 ) -> bool:
     """Return whether rows with the same inputs are separate observations, and few enough to repeat.
 
     `counts` (n,) are the weights of the rows.
     """
-    limit, least = (0, SEPARATE_NUMBERS) if of_numbers else (MAX_REPEATED, SEPARATE)
+    limit, least = (0, SEPARATE_NUMBERS) if is_regression else (MAX_REPEATED, SEPARATE)
     are_whole = (counts == 1.0).all() or (counts.sum() <= limit and (counts % 1.0 == 0).all())
     size = np.bincount(groups.inputs, groups.weight)
     if not are_whole or size[size > 1.0].sum() < 0.5 * size.sum():  # most are unlike others
         return False
     if _labels_differ(groups, least):
         return True
-    return not of_numbers and _is_chance(table, groups, scheduler)
+    return not is_regression and _is_chance(table, groups, scheduler)
 
 
 def _labels_differ(groups: Groups, least: float) -> bool:

@@ -36,7 +36,7 @@ def learn_means(
     frame: Frame,
     y: Labels | None,
     source: str,
-    of_numbers: bool,
+    is_regression: bool,
     classes: Labels | None = None,
     scheduler: Any = None,
 ) -> Encoding:
@@ -52,7 +52,7 @@ def learn_means(
     frame : Frame
         The training rows (n, p).
     y : array (n,)
-        Their labels, which are numbers if `of_numbers`.
+        Their labels, which are numbers if `is_regression`.
     source : str
         Where the rows come from, for messages.
     classes : array (K,), optional
@@ -60,11 +60,11 @@ def learn_means(
     scheduler : str or callable, optional
         Dask scheduler.
     """
-    many = MANY_OF_NUMBERS if of_numbers else MANY_LEVELS
+    many = MANY_OF_NUMBERS if is_regression else MANY_LEVELS
     chosen = [c for c in encoding.columns if c.has_codes and len(c.rare) > many]
     if not chosen:
         return encoding
-    values, parts = _targets(y, source, of_numbers, classes)
+    values, parts = _targets(y, source, is_regression, classes)
     chosen = [c for c in chosen if len(c.rare) * len(parts) <= MOST_MEANS]
     if not chosen or len(parts) > MOST_CLASSES:
         return encoding
@@ -88,13 +88,13 @@ def learn_means(
 
 
 def _targets(
-    y: Labels | None, source: str, of_numbers: bool, classes: Labels | None
+    y: Labels | None, source: str, is_regression: bool, classes: Labels | None
 ) -> tuple[Doubles, list[str]]:
     """Return what means are computed of, (n, q), and the parts of a column for them.
 
     These are standardised numbers, or indicators of classes; of two the second says all.
     """
-    if of_numbers:
+    if is_regression:
         return Numbers.of(y, source).encode(y, source)[:, np.newaxis], [MEAN]
     known, codes = encode(y, source, classes)
     some = np.arange(len(known))[len(known) == 2 :]

@@ -155,7 +155,7 @@ class Table:
         order = np.argsort(self.rows)
         return np.asarray(order[np.searchsorted(self.rows, rows, sorter=order)])
 
-    def learnt(self, scheduler: Any = None, of_numbers: bool | None = None) -> "Table":
+    def learnt(self, scheduler: Any = None, is_regression: bool | None = None) -> "Table":
         """Return the table as numbers; an encoding is learnt if a frame holds anything else.
 
         It is learnt from the rows of positive weight.
@@ -164,7 +164,7 @@ class Table:
         ----------
         scheduler : str or callable, optional
             Dask scheduler.
-        of_numbers : bool, optional
+        is_regression : bool, optional
             Whether it is for a regression; without it the encoding does not depend on the labels.
 
         Raises
@@ -184,8 +184,8 @@ class Table:
             return replace(self.encoded(None), medians=medians)
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
-        if of_numbers is not None:
-            how = (self.source, of_numbers, self.classes, scheduler)
+        if is_regression is not None:
+            how = (self.source, is_regression, self.classes, scheduler)
             encoding = learn_means(encoding, frame, None if self.y is None else self.y[rows], *how)
         return self.encoded(encoding, to_learn=True)
 

@@ -134,7 +134,8 @@ def virtual_rows(
             "a run of method=ivm"
         )
     active_inputs(model, table)  # raises an error for other rows
-    table = effective_rows(table, of_numbers=model.is_regression)  # copies of copies weigh as much
+    # copies of copies weigh as much
+    table = effective_rows(table, is_regression=model.is_regression)
     labels: Any = table.y
     number = np.arange(len(table.X)) if table.rows is None else table.rows
     active = np.flatnonzero(np.isin(number, model.rows))  # a row may have several labels

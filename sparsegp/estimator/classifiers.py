@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sparsegp.dense import parse_method
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.estimator.base import GPEstimator
-from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
+from sparsegp.estimator.parameters import OTHER_SETTINGS, documented_estimator
 from sparsegp.estimator.rows import to_memory
 from sparsegp.estimator.sparse import SparseEstimator, has_posterior_all
 from sparsegp.fields import setting
@@ -82,7 +82,7 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
         return self._predicted(Model.latent_mean_and_variance, X)  # type: ignore[no-any-return]
 
 
-@documented
+@documented_estimator
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseGPClassifier(SparseEstimator, Classifier):
     """Sparse Gaussian process classifier: the informative vector machine.
@@ -187,7 +187,7 @@ def _distinct(classes: Any) -> Labels:
     return found
 
 
-@documented
+@documented_estimator
 @dataclass(kw_only=True, eq=False, repr=False)
 class DenseGPClassifier(Classifier):
     """Gaussian process classifier by a dense method, which uses all rows, in O(n^3).

@@ -53,7 +53,7 @@ feature_names_in_ : array (p,)
 """Attributes of fitted estimators."""
 
 
-def documented(owner: T) -> T:
+def documented_estimator(owner: T) -> T:
     """Add sections for attributes and parameters, by their fields or settings, to a docstring."""
     known, entries = declared(owner._settings_type), []  # type: ignore[attr-defined]
     for each in sorted(fields(owner), key=lambda each: each.name not in known):

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from sparsegp.estimator.base import GPEstimator
-from sparsegp.estimator.parameters import OTHER_SETTINGS, documented
+from sparsegp.estimator.parameters import OTHER_SETTINGS, documented_estimator
 from sparsegp.estimator.sparse import SparseEstimator, has_posterior_all
 from sparsegp.fields import setting
 from sparsegp.model import Model
@@ -65,7 +65,7 @@ class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types t
         return mean[:, 0], variance[:, 0]
 
 
-@documented
+@documented_estimator
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseGPRegressor(SparseEstimator, Regressor):
     """Sparse Gaussian process regressor: the informative vector machine with Gaussian noise.
@@ -141,7 +141,7 @@ class SparseGPRegressor(SparseEstimator, Regressor):
         return self._fit_in_parts(X, y, sample_weight)
 
 
-@documented
+@documented_estimator
 @dataclass(kw_only=True, eq=False, repr=False)
 class DenseGPRegressor(Regressor):
     """Exact Gaussian process regressor, which uses all rows, in O(n^3).

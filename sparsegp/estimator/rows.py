@@ -15,7 +15,7 @@ from sparsegp.data.labels import as_numbers, refuse_missing
 from sparsegp.errors import DataError
 from sparsegp.types import Integers
 
-SPARSE = "csr"
+CSR = "csr"
 """Format to which sparse matrices are converted; rows are made dense chunk by chunk."""
 
 
@@ -75,7 +75,7 @@ def training_data(estimator: Any, X: Any, y: Any, reset: bool = True) -> tuple[A
     if is_lazy(X) or is_frame(X):  # validating labels alone would reset the column names
         y = validate_data(copy(estimator), y=y, y_numeric=numeric)
     else:
-        how: dict[str, Any] = {"y_numeric": numeric, "accept_sparse": SPARSE, "reset": reset}
+        how: dict[str, Any] = {"y_numeric": numeric, "accept_sparse": CSR, "reset": reset}
         X, y = validate_data(estimator, X, y, **how)
     y = as_numbers(y, "y", "") if numeric else y
     if is_frame(X):
@@ -121,7 +121,7 @@ def rows_to_predict(estimator: Any, X: Any) -> Any:
         return encoding.apply(_named(estimator, X, reset=False), "X")
     if is_lazy(X):
         return _lazy_rows(estimator, X, reset=False)
-    return validate_data(estimator, X, reset=False, ensure_min_samples=0, accept_sparse=SPARSE)
+    return validate_data(estimator, X, reset=False, ensure_min_samples=0, accept_sparse=CSR)
 
 
 def refuse_masks(*arrays: Any) -> None:

@@ -116,7 +116,7 @@ class SparseEstimator(GPEstimator):
             table = as_table(X, y, sample_weight)
             wanted = _stated(self).n_active or DEFAULT_N_ACTIVE
             known = table.encoded_for(self.model_)
-            n_new = len(effective_rows(known, of_numbers=self.model_.is_regression).X)
+            n_new = len(effective_rows(known, is_regression=self.model_.is_regression).X)
             size = max(self.n_active_, min(wanted, self.n_active_ + n_new))
             model = update(self.model_, table, n_active=size, runtime=runtime)
         return self._set_fitted(model, getattr(self, "classes_", np.empty(0)), client)

@@ -26,7 +26,7 @@ from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE, YEAR
 from sparsegp.data.table import MIN_IDS
 from sparsegp.errors import SettingsError
-from sparsegp.kernels import Columns
+from sparsegp.kernels import ColumnNames
 from sparsegp.learning.linear_rows import is_regression_target
 from sparsegp.likelihoods import SiteRule
 from sparsegp.lists import join_first
@@ -209,15 +209,15 @@ def warn_of_unlike(weights: Doubles | None, precision: str) -> None:
         )
 
 
-def columns_of(fitted: Any) -> Columns:
+def columns_of(fitted: Any) -> ColumnNames:
     """Return the names of the encoded columns of a table or model, if they have any."""
     if (known := fitted.encoding) is None:
-        return Columns(*2 * (fitted.names or (),))
+        return ColumnNames(*2 * (fitted.names or (),))
     ends = {"category": ("", RARE, *CODE_PARTS), "date": (YEAR, *chain(*DATE_PARTS))}
     others = [c.name + end for c in known.columns for end in (*ends.get(c.kind, ("",)), MISSING)]
     many = [c.name for c in known.columns if c.kind == "category"]
     beginnings = [name + end for name in many for end in ("=", MEAN)]
-    return Columns(known.names, known.scales, (*others,), (*beginnings,))
+    return ColumnNames(known.names, known.scales, (*others,), (*beginnings,))
 
 
 def site_rule(settings: TrainSettings, data: Prepared) -> SiteRule:

@@ -23,7 +23,7 @@ from sparsegp.fit.prepare import Prepared, choose_scaling, columns_of
 from sparsegp.fit.rows import scalings_to_try, unsuited
 from sparsegp.fit.run import Run, RunOptions
 from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
-from sparsegp.kernels import Columns, brief, parse
+from sparsegp.kernels import ColumnNames, brief, parse
 from sparsegp.learning import plan
 from sparsegp.learning.metric import NONE
 from sparsegp.learning.search import search
@@ -46,12 +46,12 @@ class Tuned(Choice):
     trials : tuple of dict
         Record of each trial, in order: number, kernel, scaling, rung, rows, n_active, by_column,
         metric, again, first, nlpp, error, ece, seconds (of processor time) and failure.
-    columns : Columns
+    columns : ColumnNames
         Names of the columns, if they have any, by which `chosen` has length scales.
     """
 
     trials: tuple[dict[str, Any], ...]
-    columns: Columns = field(default=Columns(), repr=False)
+    columns: ColumnNames = field(default=ColumnNames(), repr=False)
 
     @property
     def chosen(self) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def _fit_with_old_rows(
             f"{before.source} must have the weights that the model was trained on, which sum to "
             f"{weight:.6g}; found {total:.6g}: give them too, as old=(X, y, sample_weight)"
         )
-    n_new = len(effective_rows(new, of_numbers=model.is_regression).X)
+    n_new = len(effective_rows(new, is_regression=model.is_regression).X)
     kept, size = _kept(model, _total(before), _total(new), n_active, n_new)
     settings = _settings(model, size)
     active_inputs(model, before, where["runtime"].scheduler())  # raises an error for other rows

@@ -17,7 +17,7 @@ from sparsegp.kernels.base import KERNELS as KERNELS
 from sparsegp.kernels.base import Kernel as Kernel
 from sparsegp.kernels.columns import ARD as ARD
 from sparsegp.kernels.columns import ByColumn as ByColumn
-from sparsegp.kernels.columns import Columns as Columns
+from sparsegp.kernels.columns import ColumnNames as ColumnNames
 from sparsegp.kernels.columns import relevances as relevances
 from sparsegp.kernels.linear import Linear as Linear
 from sparsegp.kernels.pair import half_squared_norms as half_squared_norms

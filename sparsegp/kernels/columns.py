@@ -88,7 +88,7 @@ class ARD(ByColumn, name="ard"):
         return weighted_displacements(X, Z, factors, weights) / self.scales / self.scales
 
 
-class Columns(NamedTuple):
+class ColumnNames(NamedTuple):
     """Names of encoded columns, (p,), and of their length scales, (p,).
 
     By these names the length scales of a kernel also fit other rows, which may be encoded

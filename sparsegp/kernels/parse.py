@@ -12,14 +12,14 @@ from sparsegp.errors import KernelSyntaxError, SettingsError, short
 from sparsegp.kernels.absolute import Absolute
 from sparsegp.kernels.algebra import Constant
 from sparsegp.kernels.base import KERNELS, Kernel
-from sparsegp.kernels.columns import Columns
+from sparsegp.kernels.columns import ColumnNames
 from sparsegp.texts import build, call, literal, tree, written
 
 MAX_CHARACTERS = 1 << 19
 """Maximum length of a text: enough for some 25,000 length scales."""
 
 
-def parse(text: str, columns: Columns | None = None) -> Kernel:
+def parse(text: str, columns: ColumnNames | None = None) -> Kernel:
     """Return the kernel that a text describes; the inverse of ``str``.
 
     Length scales by name are put into the order of the columns, if given.
@@ -79,7 +79,7 @@ def parse_many(text: str, n_classes: int) -> list[Kernel]:
     return kernels
 
 
-def _kernel(node: ast.expr, columns: Columns | None) -> Kernel:
+def _kernel(node: ast.expr, columns: ColumnNames | None) -> Kernel:
     """Return the kernel that a syntax tree describes."""
     match node:
         case ast.BinOp(left, ast.Add(), right):
@@ -95,6 +95,6 @@ def _kernel(node: ast.expr, columns: Columns | None) -> Kernel:
             by_name = len(values) > kernel.n_fixed and isinstance(values[-1], dict)
             if kernel.variadic and by_name:
                 names = (*values[-1],)
-                known = columns or Columns(names, names)
+                known = columns or ColumnNames(names, names)
                 values[-1:] = known.in_order(values[-1], issubclass(kernel, Absolute))
             return build(kernel, values, named)

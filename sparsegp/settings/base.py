@@ -8,7 +8,7 @@ from sparsegp.errors import SettingsError, quoted
 from sparsegp.fields import Checked, declared, refuse_unknown, setting
 
 if TYPE_CHECKING:
-    from sparsegp.kernels import Columns, Kernel
+    from sparsegp.kernels import ColumnNames, Kernel
     from sparsegp.likelihoods.parse import LikelihoodSpec
     from sparsegp.types import Doubles
 
@@ -115,7 +115,7 @@ class Settings(Checked):
             kernel(probe, probe)  # raises where the kernel does not fit the columns
         return filled
 
-    def for_columns(self, columns: "Columns") -> Self:
+    def for_columns(self, columns: "ColumnNames") -> Self:
         """Return the settings for a table: length scales by name are put into its order."""
         from sparsegp.kernels import parse, split
 

@@ -41,8 +41,8 @@ def rows():
     return frame, np.digitize(number, [-0.8, 0.8])
 
 
-def learnt(frame, y, of_numbers=False, **more):
-    return table_from_frame(frame, y).learnt(of_numbers=of_numbers, **more)
+def learnt(frame, y, is_regression=False, **more):
+    return table_from_frame(frame, y).learnt(is_regression=is_regression, **more)
 
 
 def means_of(table):
@@ -137,7 +137,7 @@ def test_two_classes_have_one_column_and_many_keep_codes(classes):
 
 def test_targets_of_a_regression_are_standardised():
     frame, y = drawn(1)
-    tables = [learnt(frame, each, of_numbers=True) for each in (y, 1e6 + 1e3 * y)]
+    tables = [learnt(frame, each, is_regression=True) for each in (y, 1e6 + 1e3 * y)]
     assert_allclose(*map(means_of, tables), atol=1e-8)
     column = tables[0].encoding.columns[1]
     new = table_from_frame(frame).encoded(tables[0].encoding)
@@ -150,10 +150,10 @@ def test_targets_of_a_regression_are_standardised():
 def test_rows_without_weight_do_not_count(far, rows):
     """Whatever their class, or number."""
     frame, y = rows if far is None else drawn(3)
-    of_numbers, has_weight = far is not None, np.arange(N) < N // 2
-    labels = np.where(has_weight, y, far) if of_numbers else y
-    table = as_table(frame, labels, 1.0 * has_weight).learnt(of_numbers=of_numbers)
-    half = learnt(frame[has_weight], y[has_weight], of_numbers=of_numbers)
+    is_regression, has_weight = far is not None, np.arange(N) < N // 2
+    labels = np.where(has_weight, y, far) if is_regression else y
+    table = as_table(frame, labels, 1.0 * has_weight).learnt(is_regression=is_regression)
+    half = learnt(frame[has_weight], y[has_weight], is_regression=is_regression)
     assert_array_equal(means_of(table)[has_weight], means_of(half))
     assert table.encoding == half.encoding
 
@@ -239,7 +239,7 @@ def test_classes_without_weight_have_no_means(rows):
     frame, y = rows
     labels = np.where(np.arange(N) < 30, [f"no {i}" for i in range(N)], y.astype(str))
     table = as_table(frame, labels, np.where(np.arange(N) < 30, 0.0, 1.0))
-    assert [*means_of(table.learnt(of_numbers=False))] == ["0", "1", "2"]
+    assert [*means_of(table.learnt(is_regression=False))] == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("columns", [["x"], ["x", "shop"]])

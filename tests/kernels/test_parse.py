@@ -10,7 +10,7 @@ from sparsegp.errors import KernelSyntaxError, SettingsError
 from sparsegp.kernels import (
     ARD,
     RBF,
-    Columns,
+    ColumnNames,
     Constant,
     Laplace,
     Linear,
@@ -54,7 +54,9 @@ def test_reads_and_writes(text, kernel, canonical):
     assert str(kernel) == canonical
 
 
-ENCODED = Columns(("a", "a missing", "c=x", "c=y"), ("a", "a missing", "c", "c"), ("b",), ("c=",))
+ENCODED = ColumnNames(
+    ("a", "a missing", "c=x", "c=y"), ("a", "a missing", "c", "c"), ("b",), ("c=",)
+)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_length_scales_by_name(text, kernel):
 
 def test_any_name_can_be_written():
     names = ("#; a\u2003\\", "b  'c'\t\"é)", " {1: 2}, ")
-    columns, kernel = Columns(names, names), 2 * (ARD((1.0, 2.0, 3.0)) + RBF(1))
+    columns, kernel = ColumnNames(names, names), 2 * (ARD((1.0, 2.0, 3.0)) + RBF(1))
     text = columns.text(kernel)
     assert split(f"{text}; rbf") == [text, "rbf"]
     assert parse(text, columns) == kernel

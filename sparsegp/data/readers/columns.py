@@ -236,7 +236,7 @@ def _place(names: Sequence[str], named: bool, source: str, wanted: str | int, ro
     return place % width
 
 
-def table_of(frame: Frame, beside: Mapping[str, Any], places: Places, source: str) -> Table:
+def table_from_file(frame: Frame, beside: Mapping[str, Any], places: Places, source: str) -> Table:
     """Create a table from a frame, which is encoded later.
 
     Parameters

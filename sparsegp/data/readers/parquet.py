@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sparsegp.data.frames import Frame, is_number, require_distinct
-from sparsegp.data.readers.columns import Columns, places_of, table_of
+from sparsegp.data.readers.columns import Columns, places_of, table_from_file
 from sparsegp.data.storage import opened, require_memory
 from sparsegp.data.table import Dataset
 
@@ -32,7 +32,7 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
     groups = [group for group, size in enumerate(sizes) if size]
     parts = [part(name, features, group, columns.markers) for group in groups]
     frame = Frame(empty, parts, [*filter(None, sizes)])
-    table = table_of(frame, beside, places, name)
+    table = table_from_file(frame, beside, places, name)
     return Dataset(replace(table, missing=columns.markers))
 
 

@@ -16,7 +16,7 @@ from sparsegp.data.column import NUMBERS, UNTYPED
 from sparsegp.data.frames import UNNAMED, Frame, given_as, listed
 from sparsegp.data.labels import labels_from_text, short_strings
 from sparsegp.data.numerals import MINUS
-from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_of
+from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_from_file
 from sparsegp.data.readers.layout import (
     COMPARED,
     DASHES,
@@ -78,7 +78,7 @@ def read_text(name: str, columns: Columns) -> Dataset:
         for place, texts in others.items()
     }
     where = replace(text).where  # without its marks, as it may be sent to workers
-    table = table_of(replace(frame, where=where), beside, places, name)
+    table = table_from_file(replace(frame, where=where), beside, places, name)
     return Dataset(replace(table, missing=columns.markers))
 
 
