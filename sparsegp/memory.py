@@ -1,25 +1,17 @@
-"""Memory and work of a run, estimated before it begins; a run that does not fit is refused.
+"""Memory and work of a run, estimated before it begins.
 
 The estimate is simple and errs upward. It counts the few arrays that grow with the rows of a
 process (inputs, stub matrices, marginals, temporaries) or with the square of the number of active
 rows (factors, posterior); `MARGIN` covers the rest.
 """
 
-import logging
-import resource
-import socket
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from sparsegp.data import Table
 from sparsegp.data.summary import PIECE_VALUES
-from sparsegp.errors import SettingsError, size
 from sparsegp.ivm.greedy import MANY_ROWS
 from sparsegp.ivm.pairs import PANEL
 from sparsegp.ivm.rows import GROUP, NARROW
@@ -30,8 +22,6 @@ from sparsegp.runtime import Runtime
 from sparsegp.runtime.base import pack_inputs
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings
-
-logger = logging.getLogger(__name__)
 
 DOUBLE = 8
 PROCESS = 160_000_000
@@ -44,12 +34,6 @@ COPIES = 3
 """Copies of a block while it is sent to a worker: array, pickle, buffers."""
 LEARNING_MATRICES = 11
 """Matrices (rows, active rows) while length scales of a sum are learnt; for a product 6."""
-CERTAIN_SHARE = 0.6
-"""Share of an estimate that is certainly needed: if it fits, a shortage is only a warning."""
-UNCHECKED_BYTES = 1 << 28
-"""Bytes beyond those of bare processes up to which a run is not checked."""
-CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""Files with the memory limit of a container, for versions 2 and 1 of Linux control groups."""
 
 
 @dataclass(frozen=True)
@@ -271,114 +255,3 @@ def _sample_bytes(shape: Shape) -> int:
     """Return the bytes of a search's sample while sent to workers, and of the scaling rule."""
     rows = min(shape.n, plan.sample_rows(shape.n, shape.p))
     return shape.p * ((COPIES + 2) * rows * shape.itemsize + 2 * DOUBLE * min(shape.n, DRAWN_ROWS))
-
-
-class Room(NamedTuple):
-    """Bytes available to a process: `own` by its own limits, `shared` by all on its machine."""
-
-    process: str
-    machine: str
-    shared: int
-    own: int = 1 << 60
-
-
-def room(dask_worker: Any = None) -> Room:
-    """Return the memory available to this process; on a worker, Dask passes `dask_worker`."""
-    import psutil  # type: ignore[import-untyped] # noqa: PLC0415 - needed only here
-
-    used, process, own = psutil.Process().memory_info(), "this process", [1 << 60]
-    shared = psutil.virtual_memory().available
-    for path in CONTAINER:
-        with suppress(OSError, ValueError):  # no such system, or no limit
-            shared = min(shared, int(Path(path).read_text()) - used.rss)
-    for kind, name in ((resource.RLIMIT_DATA, "data"), (resource.RLIMIT_AS, "vms")):
-        if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY:
-            own.append(limit - getattr(used, name, 0))
-    if dask_worker is not None:
-        process, manager = f"worker {dask_worker.address}", dask_worker.memory_manager
-        if manager.memory_limit:
-            own.append(int((manager.memory_pause_fraction or 1) * manager.memory_limit) - used.rss)
-    return Room(process, socket.gethostname(), max(shared, 0), max(min(own), 0))
-
-
-def rooms_of(shape: Shape, runtime: Runtime) -> list[Room]:
-    """Return the room of the driver and of each worker; an empty list if the run is small."""
-    if estimate(shape)["total_bytes"] <= MARGIN * PROCESS * (1 + shape.n_workers) + UNCHECKED_BYTES:
-        return []
-    return [room(), *runtime.run_in_workers(room)]
-
-
-def require_room(
-    rows: Table,
-    held_out: Table | None,
-    n_classes: int,
-    settings: TrainSettings | DenseSettings,
-    runtime: Runtime,
-    **more: Any,
-) -> None:
-    """Raise a SettingsError if a run on a table cannot fit; see `shape_of` and `check`."""
-    shape = shape_of(rows, held_out, n_classes, settings, runtime, **more)
-    check(shape, rooms_of(shape, runtime))
-
-
-def check(shape: Shape, rooms: Sequence[Room]) -> None:
-    """Raise an error if a run cannot fit into memory (`rooms_of`), and warn if it may not.
-
-    Raises
-    ------
-    SettingsError
-        If it cannot fit; the message names settings that would.
-    """
-    if lacking := shortage(shape, rooms):
-        found = remedies(shape, lambda other: not shortage(other, rooms))
-        advice = f"what would fit: {', or '.join(found)}" if found else "take fewer rows"
-        if surely := shortage(shape, rooms, CERTAIN_SHARE):
-            raise SettingsError(f"this run takes {surely}; {advice}")
-        logger.warning("this run may take %s; %s", lacking, advice)
-
-
-def shortage(shape: Shape, rooms: Sequence[Room], share: float = 1.0) -> str:
-    """Describe what memory is lacking for a share of the estimate; "" if none is."""
-    found = estimate(shape)
-    worker, started = found.get("worker_bytes", 0), int(MARGIN * PROCESS)
-    driver = found["total_bytes"] - shape.n_workers * worker - shape.source_bytes
-    needs = [max(int(share * (need - started)), 0) for need in (driver, worker)]
-    growth = [(room, needs[i > 0]) for i, room in enumerate(rooms)]
-    for room, need in growth:
-        if need > room.own:
-            return f"{size(need)} more memory in {room.process}, which may have {size(room.own)}"
-    for machine in {room.machine: None for room in rooms}:
-        need = sum(need for room, need in growth if room.machine == machine)
-        free = min(room.shared for room in rooms if room.machine == machine)
-        if need > free:
-            return f"{size(need)} more memory on {machine}, where {size(free)} are free"
-    return ""
-
-
-def remedies(shape: Shape, fits: Callable[[Shape], bool]) -> list[str]:
-    """Return changes to the run, each of which would make it fit."""
-
-    def may(**changes: Any) -> bool:
-        """Return whether the run fits with other fields."""
-        with suppress(SettingsError):  # stub_entries leaves too few candidates
-            return fits(replace(shape, **changes))
-        return False
-
-    def most(name: str) -> int:
-        """Return the largest value of a field, up to the present one, that fits; 0 if none does."""
-        values = range(1, getattr(shape, name) + 1)
-        return bisect_right(values, False, key=lambda value: not may(**{name: value}))
-
-    settings = shape.settings
-    if isinstance(settings, DenseSettings):
-        return [f"{most('n')} rows", "method=ivm with any number"]
-    found, blocks = [], estimate(shape)["blocks"]
-    if d := most("n_active"):
-        found.append(f"n_active={d}")
-    if not shape.scratch and may(scratch=True):
-        free = size(blocks["inputs"] + blocks["stub"])
-        found.append(f"scratch=DIR, with {free} free for each process")
-    single = replace(settings, precision="float32")
-    if settings.precision == "float64" and may(settings=single):
-        found.append("precision=float32")
-    return found

@@ -15,7 +15,8 @@ import sparsegp
 from sparsegp.data import table_from_arrays
 from sparsegp.errors import SettingsError, StoreError, size
 from sparsegp.fit import Training
-from sparsegp.memory import Room, Shape, check, estimate, remedies, room, rows_of_block, shortage
+from sparsegp.memory import Shape, estimate, rows_of_block
+from sparsegp.room import Room, check, remedies, room, shortage
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.runtime.scratch import zeros_in_file

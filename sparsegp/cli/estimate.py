@@ -50,7 +50,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the number of workers is read from the file; nothing is started.
     """
-    from sparsegp import memory
+    from sparsegp import memory, room
     from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode
     from sparsegp.fit.blocks import BLOCK_ROWS
@@ -72,12 +72,12 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     }
     where["source_bytes"] = memory.held_bytes(train.X)
     shape = memory.shape_of(train, held_out, n_classes, settings, **where)
-    found, room = memory.estimate(shape), memory.room()
+    found, own = memory.estimate(shape), room.room()
     need = "driver_bytes" if elsewhere and "driver_bytes" in found else "total_bytes"
-    free = found["available_bytes"] = min(room.shared, room.own)
+    free = found["available_bytes"] = min(own.shared, own.own)
     found["fits"] = found[need] <= free
     if not found["fits"]:
-        would = memory.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))
+        would = room.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))
         found["would_fit"] = [shared.as_typed(each) for each in would]
     found["searches"] = searches(train, settings)
     found["learns"] = settings.learn != "none"

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp import memory
 from sparsegp.data import Table, as_table, table_of, warn_of_numbers
 from sparsegp.data.labels import as_numbers
 from sparsegp.fields import path_text
@@ -21,6 +20,7 @@ from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, choose_kernel, tunable
 from sparsegp.model import Model
+from sparsegp.room import require_room
 from sparsegp.runtime.scratch import require_room_in
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings, settings_given
 from sparsegp.settings.sparse import BY_EVIDENCE
@@ -143,7 +143,7 @@ def fit(
             return DenseRun(table, settings, test, store=store, **how).fit(), None
         if limits is not None or settings.kernel == AUTO:
             more = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": folder is not None}
-            room: Any = partial(memory.require_room, table, test, runtime=runtime, **more)
+            room: Any = partial(require_room, table, test, runtime=runtime, **more)
             rows = prepare(table, test, settings, runtime, partial(room, settings=settings))
             if store is not None:  # errors in rows or settings come before anything is deleted
                 store.prepare_for_search()

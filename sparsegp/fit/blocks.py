@@ -29,6 +29,7 @@ from sparsegp.kernels import Kernel
 from sparsegp.learning.objective import parameter_names, with_parameters
 from sparsegp.model import SparseModel
 from sparsegp.posterior.past import PastRows
+from sparsegp.room import require_room
 from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
@@ -125,7 +126,7 @@ class SparseRun(Run[SparseModel]):
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into the memory of its processes."""
         more: Any = {"block_rows": self.block_rows, "scratch": self.scratch is not None}
-        memory.require_room(rows, held_out, n_classes, self.settings, self.runtime, **more)
+        require_room(rows, held_out, n_classes, self.settings, self.runtime, **more)
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return what identifies the run: settings, data, rows to include first, and past rows."""

@@ -12,7 +12,6 @@ from typing import Any, Generic, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sparsegp import memory
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Table
 from sparsegp.errors import Interrupted, NumericalError, SettingsError, SparseGPError, StoreError
@@ -22,6 +21,7 @@ from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model
 from sparsegp.progress import Progress, Recorded
 from sparsegp.report import progress_for
+from sparsegp.room import require_room
 from sparsegp.runtime import Runtime, Where, open_runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.state import MAX_MAGNITUDE, require_numbers, to_arrays
@@ -184,7 +184,7 @@ class Run(ABC, Generic[R]):
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into memory."""
-        memory.require_room(rows, held_out, n_classes, self.settings, self.runtime)
+        require_room(rows, held_out, n_classes, self.settings, self.runtime)
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and identity of the data, which must be the same to resume the run."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp import memory
+from sparsegp import memory, room
 from sparsegp.data import Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
@@ -276,7 +276,7 @@ class Tuning(Run[Tuned]):
             if d > n - settings.n_validation(n):
                 return False
             shape = memory.shape_of(rows, None, n_classes, settings, self.runtime)
-            return not memory.shortage(shape, memory.rooms_of(shape, self.runtime))
+            return not room.shortage(shape, room.rooms_of(shape, self.runtime))
 
         return [d for d in plan.ACTIVE_SIZES if fits(d)] if self.settings.n_active is None else []
 

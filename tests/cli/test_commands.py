@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 
 import sparsegp
 from sparsegp.cli.train import summary
-from sparsegp.memory import Room
+from sparsegp.room import Room
 from sparsegp.store import folder_of
 from tests.data.files import untouched
 from tests.data.test_virtual import pictures
@@ -228,7 +228,7 @@ class TestEstimate:
 
     def test_what_would_fit(self, files, monkeypatch):
         room = Room("this process", "here", 10**6)
-        monkeypatch.setattr("sparsegp.memory.room", lambda: room)
+        monkeypatch.setattr("sparsegp.room.room", lambda: room)
         text = invoke("estimate", files / "pair.npz", "--kernel", "auto").stdout
         assert "no number of active rows would fit" in text
         room = Room("this process", "here", 3 * 10**6)

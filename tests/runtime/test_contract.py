@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from dask.delayed import delayed
 
-from sparsegp.memory import room
+from sparsegp.room import room
 from sparsegp.runtime.threads import ThreadRuntime
 from tests.processes import wait_until
 from tests.runtime.blocks import Tally, nap_and_note, parts, raise_on, scaled
