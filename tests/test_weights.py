@@ -220,6 +220,17 @@ def test_rows_that_agree_by_chance_are_not_merged():
     assert effective_rows(table_from_arrays(apart[some], y[some])).weights is not None
 
 
+def test_rows_of_far_fewer_possible_inputs_are_not_merged():
+    """Even if their labels always agree, as in a table of one column, or are exclusive or."""
+    rng = np.random.default_rng(3)
+    X = np.stack([rng.integers(0, high, 300) for high in (4, 3)], axis=1)
+    for inputs, y in ((X[:, :1], X[:, 0] % 2), (X, (X[:, 0] < 2) ^ (X[:, 1] == 0))):
+        assert effective_rows(table_from_arrays(inputs, y)).weights is None
+        frame = pd.DataFrame(np.array(list("abcd"))[inputs])
+        found = sparsegp.SparseGPClassifier(kernel="10*rbf", n_active=20).fit(frame, y)
+        assert nlpp(found.model_, frame, y) < 0.02
+
+
 @pytest.mark.parametrize("n_flags", [0, 2, 6])
 def test_one_column_of_numbers_and_flags_leave_copies_what_they_are(n_flags):
     """Rows agree in rare flags by chance, and in all numbers only if they are copies."""

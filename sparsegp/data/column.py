@@ -49,6 +49,12 @@ def code(level: str) -> NDArray[np.uint8]:
     return np.unpackbits(np.frombuffer(digest, np.uint8))
 
 
+def fold_of(text: str) -> int:
+    """Return the fold of all rows of an id."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % FOLDS
+
+
 @dataclass(frozen=True)
 class Column:
     """An input column of the training rows, and its encoding."""
@@ -63,7 +69,7 @@ class Column:
     rare: tuple[str, ...] = ()  # and all other levels
     note: str = ""  # why it is left out
     form: str = ""  # of text: date format, form of numbers (numerals.py), or "words" of truth
-    zone: str = ""  # "none" if no date had a time zone, "other" if all had, and not all UTC
+    zone: str = ""  # of dates, see `dates.zone_of`
     means: tuple[tuple[float, ...], ...] = ()
     """For each rare level, mean labels in place of codes, the last parts: those without each of the
     `FOLDS`, for rows to learn from, and then those of all."""
@@ -72,6 +78,7 @@ class Column:
     def from_json(cls, values: Mapping[str, Any]) -> "Column":
         """Create a column from the result of `asdict`."""
         lists = {name: tuple(each) for name, each in values.items() if isinstance(each, list)}
+        lists["means"] = tuple(map(tuple, values.get("means", ())))
         return cls(**{**values, **lists})
 
     def encode(self, series: Any, fold: Integers | None = None) -> Doubles:

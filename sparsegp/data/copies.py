@@ -13,6 +13,7 @@ does, as columns of few values agree by chance.
 """
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -37,6 +38,8 @@ all rows twice or three times nine of them had at most .36, and with one class r
 of 24 different inputs kept its .7 to .9, as copies are few beside the rows there are anyway."""
 SEPARATE_NUMBERS = 0.9
 """The same in a regression, where the same number twice is hardly a coincidence."""
+CROWDED = 10
+"""Least number of rows for each combination of values that shows them to be separate."""
 BY_CHANCE = 0.4
 """Least share of pairs of equal rows that chance explains, if columns of few values repeat
 (docs/benchmarks/studies.md)."""
@@ -162,23 +165,31 @@ def _labels_differ(groups: Groups, least: float) -> bool:
 def _is_chance(table: Table, groups: Groups, scheduler: Any) -> bool:
     """Return whether chance explains how many rows have the same inputs and label.
 
-    The expected number of such pairs is that for columns which are independent in each class. How
+    So it does if there are far fewer combinations of the values of the columns than rows. Else the
+    expected number of such pairs is that for columns which are independent in each class. How
     often two rows agree in a column is estimated from pairs of rows that differ elsewhere: copies
     agree in all. So a single column tells nothing, and the answer is no. If all numbers of copies
     have a common divisor, the whole table was repeated. With more than `MAX_REPEATED` different
     rows the answer is no too.
     """
-    if len(groups.first) > MAX_REPEATED or np.gcd.reduce(groups.weight.astype(np.int64)) > 1:
+    if len(groups.first) > MAX_REPEATED:
         return False
     order = np.argsort(groups.first)
     X = table.X[groups.first[order]].compute(scheduler=scheduler)
     codes, counts = groups.label[order], groups.weight[order]
+    columns = np.arange(X.shape[1]) if table.encoding is None else table.encoding.groups
+    known = [
+        np.unique(X[:, columns == column], axis=0, return_inverse=True)
+        for column in np.unique(columns)
+    ]
+    if CROWDED * math.prod(len(found) for found, _ in known) <= counts.sum():
+        return True
+    if np.gcd.reduce(counts.astype(np.int64)) > 1:
+        return False
     total, pairs = np.bincount(codes, counts), float((counts * (counts - 1.0)).sum())
     own = np.bincount(codes, np.square(counts))
     expected = total * (total - 1.0)
-    columns = np.arange(X.shape[1]) if table.encoding is None else table.encoding.groups
-    for column in np.unique(columns):
-        found, value = np.unique(X[:, columns == column], axis=0, return_inverse=True)
+    for found, value in known:
         cells = np.bincount(codes * len(found) + value, counts, len(total) * len(found))
         alike = np.square(cells.reshape(len(total), -1)).sum(axis=1) - own
         expected *= alike / np.maximum(np.square(total) - own, 1.0)

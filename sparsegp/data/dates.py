@@ -24,8 +24,9 @@ TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(?:\.\d+)?)?( ?[AaPp][Mm])?")
 TIME_FIRST = re.compile(rf"({TIME_OF_DAY.pattern})(,? )(.+)")
 YEAR_LAST = re.compile(r"^%d([./ -])(%[mbB])\1%y")
 """Pattern of formats, which also fit dates with the year in front."""
-FIRST = 3
-"""Number of words of which one at least is a date, if they are dates."""
+FIRST, MANY = 3, 40
+"""Number of words of which one at least is a date, if they are dates; number of dates which are
+hardly all from the middle of months."""
 ZONE = re.compile(
     r"[T ]\d\d?(?::?\d\d){1,2}(?:[.,]\d+)?(?: ?[AaPp][Mm])? ?"
     r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)$"
@@ -89,11 +90,12 @@ def have_days(series: Any) -> bool | None:
 def zone_of(found: set[str]) -> str:
     """Return "none" if no dates have a zone, "other" if all have and not all UTC, else "".
 
-    As dates without a zone are read as if in UTC, the last go with all others.
+    As dates without a zone are read as if in UTC, the last go with all others; they are "both" if
+    some have another zone.
     """
-    if "none" in found:
-        return "none" if found == {"none"} else ""
-    return "other" if "other" in found else ""
+    if "none" in found and len(found) > 1:
+        return "both" if "other" in found else ""
+    return next(iter(found & {"none", "other"}), "")
 
 
 def has_other_zones(known: str, found: set[str]) -> bool:
@@ -194,13 +196,14 @@ class Reading:
     def may_be(self, others: Sequence["Reading"]) -> bool:
         """Return whether a year may be in front of the day, given the readings where it is last.
 
-        So it is if days are from the whole of months, or the first or last ones, and would not be
-        from the whole of months with the day in front; or if there would then be more years than
-        days, with few dates each or where now most days occur, and months are numbers.
+        So it is if days are from the whole of months, or the first or last ones, or the same one
+        of many dates, and would not be from the whole of months with the day in front; or if there
+        would then be more years than days, with few dates each or where now most days occur, and
+        months are numbers.
         """
         day, were_whole = self.dates.dt.day, any(each.has_whole_months for each in others)
-        are_ends = day.max() == 1 or day.min() >= 28
-        if (self.has_whole_months or are_ends) and not were_whole:
+        are_like = day.max() == 1 or day.min() >= 28 or (self.n_days == 1 and self.n_dates >= MANY)
+        if (self.has_whole_months or are_like) and not were_whole:
             return True
         odd = [each for each in others if each.n_bad == 0 and each.n_days < each.n_years]
         is_sparse = any(each.n_dates < 3 * each.n_years for each in odd)

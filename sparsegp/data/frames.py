@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparsegp.data.blocks import compute_each, row_blocks
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import join_first, quote_if_needed
-from sparsegp.types import DaskArray, Integers
+from sparsegp.types import DaskArray, Integers, Labels
 
 MAX_NAMES, MAX_FAULTS = 20, 8
 """Maximum number of names, and of unusable columns, listed in a message."""
@@ -358,15 +358,21 @@ class Frame:
         """Index of the first row of each part."""
         return list(accumulate(self.lengths, initial=0))[:-1]
 
-    def rows(self, function: Callable[[Any, Where], Any], p: int, dtype: DTypeLike) -> DaskArray:
-        """Return the array (n, p) of a function of each part and of where its values are."""
+    def rows(
+        self, function: Callable[..., Any], p: int, dtype: DTypeLike, beside: Labels | None = None
+    ) -> DaskArray:
+        """Return the array (n, p) of a function of each part and of where its values are.
+
+        The function also gets what is `beside` the rows, (n,), if anything.
+        """
         import dask.array as da  # noqa: PLC0415 - slow to import
         from dask.delayed import delayed  # noqa: PLC0415
 
         task, blocks = delayed(function, pure=False), []
         for part, start, length in zip(self.parts, self.starts, self.lengths, strict=True):
             where = _of_some(self.where, range(start, start + length))
-            values = task(part, where)
+            more = () if beside is None else (beside[start : start + length],)
+            values = task(part, where, *more)
             blocks.append(da.from_delayed(values, (length, p), dtype, np.empty((0, 0), dtype)))
         return da.concatenate(blocks) if blocks else da.empty((0, p), dtype)
 

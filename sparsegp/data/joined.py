@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from sparsegp.data.dates import has_other_zones, have_days, times, zone_of, zones
+from sparsegp.data.dates import date_form, has_other_zones, have_days, times, zone_of, zones
 from sparsegp.data.frames import by_row, column_places, frame_names, is_frame, refuse, unreadable
 from sparsegp.data.values import numbers
 from sparsegp.errors import quoted
@@ -38,6 +38,10 @@ def _joined(known: Any, new: Any, faults: list[str]) -> Any:
         faults.append(f"column {quoted(name)}: dates must all have a day beside the time, or none")
     if have == {True} and has_other_zones(zone_of(zones(known)), zones(new)):
         faults.append(f"column {quoted(name)}: dates must all have a time zone, or none")
+    if have == {True} and (form := date_form(known.dropna().drop_duplicates())):
+        read = [times(each.astype(object), form) for each in (known, new)]
+        if not (read[0].isna() & known.notna()).any():
+            _read(new, read[1], "date", faults)
     if known.isna().all():
         known = new.iloc[:0].reindex(known.index)
         new = new.astype(known.dtype)

@@ -80,7 +80,7 @@ class Tally:
     levels: Counter[str] = field(default_factory=Counter)  # of a category, as by `_bounded`
     first: tuple[int, Any] | None = None  # row and value: the first one that is not missing,
     fault: tuple[int, Any] | None = None  # and the first unreadable one
-    zones: set[str] = field(default_factory=set)  # see `values.zones`
+    zones: set[str] = field(default_factory=set)  # see `dates.zones`
 
     def __add__(self, other: "Tally") -> "Tally":
         """Return the statistics of these rows followed by others."""

@@ -38,12 +38,14 @@ def learn_means(
     source: str,
     is_regression: bool,
     classes: Labels | None = None,
+    ids: Labels | None = None,
     scheduler: Any = None,
 ) -> Encoding:
     """Return an encoding with means in place of codes where they are better.
 
-    Codes stay if most rows of a level are alike, and so in one fold: there would be hardly any
-    labels of other folds. They also stay if the labels of a level agree no more than by chance.
+    Codes stay if most rows of a level are alike or of one id, and so in one fold: there would be
+    hardly any labels of other folds. They also stay if the labels of a level agree no more than by
+    chance.
 
     Parameters
     ----------
@@ -57,6 +59,8 @@ def learn_means(
         Where the rows come from, for messages.
     classes : array (K,), optional
         All possible labels, if these rows may lack some.
+    ids : array (n,), optional
+        Rows with the same one share a fold.
     scheduler : str or callable, optional
         Dask scheduler.
     """
@@ -68,8 +72,10 @@ def learn_means(
     chosen = [c for c in chosen if len(c.rare) * len(parts) <= MOST_MEANS]
     if not chosen or len(parts) > MOST_CLASSES:
         return encoding
-    of_part, each = partial(_sums, encoding, chosen, source), np.split(values, frame.starts[1:])
-    found = compute_each(of_part, frame.parts, each, scheduler=scheduler)
+    starts, none = frame.starts[1:], [None] * len(frame.parts)
+    each = np.split(values, starts), none if ids is None else np.split(ids, starts)
+    of_part = partial(_sums, encoding, chosen, source)
+    found = compute_each(of_part, frame.parts, *each, scheduler=scheduler)
     new = {}
     for column in chosen:
         sums = np.zeros((FOLDS, column.n_places, len(parts) + 1))
@@ -103,10 +109,15 @@ def _targets(
 
 
 def _sums(
-    encoding: Encoding, columns: Sequence[Column], source: str, part: Any, values: Doubles
+    encoding: Encoding,
+    columns: Sequence[Column],
+    source: str,
+    part: Any,
+    values: Doubles,
+    ids: Labels | None,
 ) -> dict[str, tuple[Integers, Doubles]]:
     """Return sums of values (n, q), and numbers of rows, (m, q + 1), of m folds and places."""
-    found, fold, names = {}, encoding.folds_of(part, source), frame_names(part)
+    found, fold, names = {}, encoding.folds_of(part, ids, source), frame_names(part)
     each = np.column_stack([values, np.ones(len(part))])
     for column in columns:
         places = column.places(part.iloc[:, names.index(column.name)])

@@ -148,5 +148,6 @@ def value_of(word: str, form: str) -> float:
     decimal, after = (rest[0], rest[2:]) if rest[1:2] == "#" else ("", rest)
     read = [Numeral.of(word, mark) for mark in decimal or ".,"]
     found = {each.value for each in read if each and each.style in {(before, after), ("", "")}}
-    found |= {float(word)} if is_number(word) else set()
+    if is_number(word) and (before or after or not (decimal and found)):
+        found.add(float(word))  # a number without the unit of others may be of other origin
     return found.pop() if len(found) == 1 else math.nan

@@ -135,18 +135,24 @@ class Table:
         return classes, codes
 
     @cached_property
-    def families(self) -> Integers | None:
-        """Numbers that are equal for rows to be held out together, (n,); None if there are none.
-
-        These are rows of the same id, if there are at least `MIN_IDS` ids, or else copies. Families
-        are in the order of their first rows, since the spelling of ids must not matter.
-        """
+    def ids(self) -> Labels | None:
+        """Ids of the rows, (n,), if there are at least `MIN_IDS` and rows share some, else None."""
         ids: Any = next(iter(self.beside.values()), ())
         if self.rows is not None and len(ids):
             ids = np.asarray(ids)[self.rows]
-        _, first, family = np.unique(ids, return_index=True, return_inverse=True)
-        are_shared = MIN_IDS <= len(first) < len(self.X) == len(ids)
-        return first[family] if are_shared else self.origin
+        return ids if MIN_IDS <= len(np.unique(ids)) < len(self.X) == len(ids) else None
+
+    @cached_property
+    def families(self) -> Integers | None:
+        """Numbers that are equal for rows to be held out together, (n,); None if there are none.
+
+        These are rows of the same id, or else copies. Families are in the order of their first
+        rows, since the spelling of ids must not matter.
+        """
+        if self.ids is None:
+            return self.origin
+        _, first, family = np.unique(self.ids, return_index=True, return_inverse=True)
+        return first[family]
 
     def places(self, rows: Integers) -> Integers:
         """Return the positions in the table of some rows of the source."""
@@ -185,8 +191,9 @@ class Table:
         if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
             logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
         if is_regression is not None:
-            how = (self.source, is_regression, self.classes, scheduler)
-            encoding = learn_means(encoding, frame, None if self.y is None else self.y[rows], *how)
+            y, ids = (None if each is None else each[rows] for each in (self.y, self.ids))
+            how = (self.source, is_regression, self.classes, ids, scheduler)
+            encoding = learn_means(encoding, frame, y, *how)
         return self.encoded(encoding, to_learn=True)
 
     def encoded(self, encoding: Encoding | None, to_learn: bool = False) -> "Table":
@@ -207,8 +214,8 @@ class Table:
             return self
         if encoding is None:
             return replace(self, frame=None)
-        X, names = encoding.apply(self.frame, self.source, to_learn), encoding.names
-        return replace(self, X=X, names=names, frame=None, encoding=encoding)
+        X = encoding.apply(self.frame, self.source, to_learn, self.ids)
+        return replace(self, X=X, names=encoding.names, frame=None, encoding=encoding)
 
     def encoded_for(self, fitted: Any, to_learn: bool = False) -> "Table":
         """Return the table with the columns of a model or of its training rows; see `encoded`.
@@ -346,10 +353,6 @@ def table_from_frame(
         determine their kind; "drop" for those to leave out.
     label : str, optional
         Name of the label column.
-
-    Returns
-    -------
-    Table
 
     Raises
     ------

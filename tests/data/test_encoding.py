@@ -349,14 +349,17 @@ def test_new_times_have_days_where_those_of_training_had(full, clock):
         encoding.apply(pd.DataFrame({"t": [*CLOCKS[0][:7], "noon"]}), "T")
 
 
-def test_dates_with_and_without_time_zones_fit_all():
+def test_dates_with_and_without_time_zones_fit_all(caplog):
     mixed = [HOURS[:9].astype(str), IN_NEW_YORK[9:].astype(str)]
     utc = HOURS.dt.strftime("%Y-%m-%dT%H:%M:%SZ")
-    for parts in (mixed, mixed[::-1], [utc], [utc[1:], utc[:1].str[:-1]]):
+    zones = {"both": (mixed, mixed[::-1]), "": ([utc], [utc[1:], utc[:1].str[:-1]])}
+    for zone, parts in ((zone, parts) for zone, several in zones.items() for parts in several):
         frame = pd.DataFrame({"t": pd.concat(parts, ignore_index=True)})
         encoding = Encoding.learn(frame, "T")
         assert encoding == Encoding.learn(dd.from_pandas(frame, npartitions=3), "T")
-        assert "zone" not in encoding.to_json()[0]
+        assert encoding.to_json()[0].get("zone", "") == zone
+        assert ("with and without time zones" in caplog.text) == bool(zone)
+        caplog.clear()
         for other in (HOURS.astype(str), IN_NEW_YORK.astype(str), HOURS[:0]):
             assert len(encoding.apply(pd.DataFrame({"t": other}), "T")) == len(other)
     in_utc, back = dates(HOURS), np.r_[81:90, :81]

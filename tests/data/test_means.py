@@ -1,5 +1,7 @@
 """Categories of very many levels: the mean labels of those that are rare."""
 
+from dataclasses import replace
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -8,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
 from sparsegp.data import as_table, table_from_frame
-from sparsegp.data.column import CODE_PARTS, FOLDS
+from sparsegp.data.column import CODE_PARTS, FOLDS, fold_of
 from sparsegp.data.encoding import Encoding
 from sparsegp.data.means import PRIOR, _agreement
 from sparsegp.errors import DataError
@@ -205,6 +207,27 @@ def test_an_update_with_the_old_rows_does_not_see_their_own_labels(monkeypatch):
     assert again.report["rows"] == N
     shifted = sparsegp.virtual_rows(model, old, lambda X: [X + 0.0])
     assert shifted.X.shape[1] == len(model.names)
+
+
+def test_rows_of_an_id_do_not_see_its_labels():
+    """Levels that are those of an id tell nothing about others, and so keep codes."""
+    rng = np.random.default_rng(0)
+    person, y = np.repeat(np.arange(120), 5), np.repeat(rng.integers(0, 2, 120), 5)
+    place = rng.integers(0, 110, 600)
+    frame = pd.DataFrame({"z": rng.normal(size=600), "shop": [f"s{i}" for i in person]})
+    table = table_from_frame(frame, y)
+    assert any("mean" in name for name in table.learnt(is_regression=False).names)
+    of_ids = replace(table, beside={"id": person.astype(str)})
+    assert not any("mean" in name for name in of_ids.learnt(is_regression=False).names)
+    frame["shop"], y = [f"s{i}" for i in place], (place + person % 3) % 2
+    of_ids = replace(table_from_frame(frame, y), beside={"id": person}).learnt(is_regression=False)
+    means, fold = means_of(of_ids)["1"], np.array([fold_of(str(i)) for i in person])
+    rare = np.flatnonzero(frame["shop"].isin(of_ids.encoding.columns[1].rare))
+    assert len(rare) > 300
+    for row in rare:
+        others = y[(place == place[row]) & (fold != fold[row])]
+        expected = (others.sum() + PRIOR * y.mean()) / (len(others) + PRIOR) - y.mean()
+        assert means[row] == pytest.approx(expected, abs=1e-6)
 
 
 def test_an_update_may_bring_a_class(rows):

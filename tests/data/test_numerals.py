@@ -107,7 +107,8 @@ def test_a_form_knows_its_decimal_mark():
     assert value_of("7.369 \u20ac", "#,#\u20ac") == 7369.0
     assert value_of("1.5 \u20ac", "#\u20ac") == value_of("1,5 \u20ac", "#\u20ac") == 1.5
     assert value_of("1e-05", "#,#%") == 1e-5
-    assert value_of("7.36", "#,#\u20ac") == 7.36
+    assert value_of("7.36", "#,#\u20ac") == value_of("7.36", "#,#") == 7.36
+    assert value_of("7.369", "#,#") == 7369.0
     for word, form in {"7.369": "#,#%", "7.369 %": "#%", "7,369 %": "#%", "1,5%": "#.#%"}.items():
         assert math.isnan(value_of(word, form))
 
@@ -217,6 +218,37 @@ def test_commas_in_new_files_of_a_model_of_decimal_commas(tmp_path):
         result = invoke("evaluate", tmp_path / "run", tmp_path / "b.csv", "--json")
         assert is_told == (json.loads(result.stdout)["error"] > 0.0) == (said in result.stderr)
         assert "points in the column" not in result.stderr
+
+
+@pytest.mark.parametrize("unit", ["$", " kg"])
+@pytest.mark.parametrize("mark", ["\t", ";"])
+def test_a_model_reads_its_own_training_file_as_before(unit, mark, tmp_path):
+    """Also if commas separate thousands, and might be decimal for all that the file shows."""
+    sold = np.random.default_rng(0).lognormal(7, 1, 200).round()
+    words = [f"{unit}{n:,.0f}" if unit == "$" else f"{n:,.0f}{unit}" for n in sold]
+    frame = pd.DataFrame({"a": [f"{n:,.0f}" for n in sold[::-1]], "x": words})
+    frame.assign(y=np.where(sold > 1100, "hi", "lo")).to_csv(tmp_path / "a", index=False, sep=mark)
+    (tmp_path / "a").rename(tmp_path / "a.csv")
+    how = ("--n-active", 30, "--kernel", "10*rbf", "--out", tmp_path / "run")
+    invoke("train", tmp_path / "a.csv", *how)
+    result = invoke("evaluate", tmp_path / "run", tmp_path / "a.csv", "--json")
+    assert json.loads(result.stdout)["error"] < 0.1
+
+
+@pytest.mark.parametrize("mark", ["\t", ";"])
+def test_commas_of_thousands_are_such_with_any_delimiter(mark, tmp_path):
+    sold = np.random.default_rng(0).lognormal(7, 1, 200).round()
+    frame = pd.DataFrame({"x": [f"{n:,.0f}" for n in sold], "y": np.where(sold > 1100, "hi", "lo")})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_csv(tmp_path / "b.csv", index=False, sep=mark)
+    how = ("--n-active", 30, "--kernel", "10*rbf", "--out", tmp_path / "run")
+    invoke("train", tmp_path / "a.csv", *how)
+    result = invoke("evaluate", tmp_path / "run", tmp_path / "b.csv", "--json")
+    assert json.loads(result.stdout)["error"] < 0.1
+    frame["z"] = "0,25"
+    frame.to_csv(tmp_path / "c.csv", index=False, sep=mark)
+    result = invoke("evaluate", tmp_path / "run", tmp_path / "c.csv", "--json")
+    assert "commas in the column x are decimal, as in other columns; if not" in result.stderr
 
 
 def test_points_that_may_separate_thousands_in_new_files(tmp_path, caplog):

@@ -236,7 +236,9 @@ def test_years_of_two_digits_may_be_in_front(mark, read):
     few = pd.Series(pd.date_range("2012-03-11", periods=150, freq="h"))  # of a week
     assert date_form(few.dt.strftime(form)) == form
     assert not date_form(few.dt.strftime(f"%y{mark}%m{mark}%d"))
-    assert date_form((monthly + pd.Timedelta("14D")).strftime(form).to_series()) == form
+    middle = monthly + pd.Timedelta("14D")
+    assert date_form(middle.strftime(form).to_series()) == form
+    assert not date_form(middle.strftime(f"%y{mark}%m{mark}%d").to_series())
 
 
 @pytest.mark.parametrize(
@@ -648,6 +650,42 @@ def test_decimal_commas_among_words_are_read_alike_by_a_model(tmp_path):
         how = ("--out", tmp_path / "run", "--n-active", 9, "--kernel", "rbf", "--overwrite")
         invoke("train", tmp_path / "rows.csv", *how, *more)
         assert "unknown" not in invoke("evaluate", tmp_path / "run", tmp_path / "rows.csv").output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pd.Series(pd.date_range("2024-03-01", periods=80, freq="7h")).astype(str),
+        pd.Series(["north hill", "south"] * 40),
+    ],
+    ids=["dates", "words"],
+)
+def test_new_rows_of_one_column_need_no_name(words, tmp_path):
+    labels = np.where(words > words[40], "a", "b")
+    pd.DataFrame({"w": words, "y": labels}).to_csv(tmp_path / "a.csv", index=False)
+    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", tmp_path / "run")
+    invoke("train", tmp_path / "a.csv", *how)
+    words.to_csv(tmp_path / "named.csv", index=False, header=["w"])
+    words.to_csv(tmp_path / "bare.csv", index=False, header=False)
+    found = [
+        invoke("predict", tmp_path / "run", tmp_path / f"{name}.csv", "--out", "-").stdout
+        for name in ("named", "bare")
+    ]
+    assert found[0] == found[1]
+
+
+def test_decimal_commas_of_one_column_might_delimit_a_label(tmp_path):
+    text = "".join(f"{n // 10},{n % 10}\n" for n in range(80))
+    rows = [f"{line};{'ab'[n > 40]}" for n, line in enumerate(text.split())]
+    (tmp_path / "a.csv").write_text("x;y\n" + "\n".join(rows))
+    (tmp_path / "new.csv").write_text(text)
+    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", tmp_path / "run")
+    invoke("train", tmp_path / "a.csv", *how)
+    predict = ("predict", tmp_path / "run", tmp_path / "new.csv", "--out", "-")
+    assert "0,0 may be one number or two" in invoke(*predict, code=2).stderr
+    found = invoke(*predict, "--delimiter", ";").stdout
+    assert found.count("a,") == 41
+    assert invoke(*predict, "--delimiter", ",").stdout != found
 
 
 def test_pairs_and_words_are_read_as_they_were_written():

@@ -307,6 +307,19 @@ def test_times_of_day_are_not_mixed_with_dates(first, then):
         assert found.partial_fit(pd.DataFrame({"t": forms[then]}), y).n_features_in_ == 1
 
 
+def test_later_dates_have_the_form_of_the_first():
+    days, y = pd.Series(pd.date_range("2024-01-01", periods=80, freq="31h")), np.arange(80) % 2
+    words = [days.dt.strftime(form) for form in ("%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M:%S")]
+    for first, other in (words, words[::-1]):
+        found = classifier().partial_fit(pd.DataFrame({"t": first}), y, classes=[0, 1])
+        if other is words[0]:  # ISO 8601 is read anyway
+            found.partial_fit(pd.DataFrame({"t": other}), y)
+        else:
+            with pytest.raises(ValueError, match=r"row 0, column 't': '01.01.2024 00:00:00'"):
+                found.partial_fit(pd.DataFrame({"t": other}), y)
+        assert found.model_.names[0] == "t: time"
+
+
 @pytest.mark.parametrize("then", ["age 18-25", "Room 12-05", "at 10:30-05"])
 def test_words_that_end_like_time_zones_are_words(then):
     y, words = np.arange(60) % 2, [["under 18", "over 60"], [then, "over 60"]]

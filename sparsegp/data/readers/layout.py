@@ -12,6 +12,7 @@ from functools import partial
 from itertools import dropwhile, islice, pairwise
 from typing import NamedTuple, TextIO
 
+from sparsegp.data.column import NUMBERS
 from sparsegp.data.frames import column_names, listed, require_distinct
 from sparsegp.data.numerals import MINUS
 from sparsegp.data.readers.columns import Columns
@@ -114,8 +115,9 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if head.startswith(COMMENT):
         where = f"{called}, line {1 + bool(mark)}"
         _refuse_comment(head, cut, columns.delimiter or marked, where)
-    is_one = columns.named_in([head.split("\n", maxsplit=1)[0].strip()])
-    delimiter = columns.delimiter or marked or _delimiter(head, cut, name, is_one)
+    has_one_name = columns.named_in([head.split("\n", maxsplit=1)[0].strip()])
+    is_one = columns.n_features == 1 and not {*columns.known_kinds.values()} <= {*NUMBERS}
+    delimiter = columns.delimiter or marked or _delimiter(head, cut, name, has_one_name, is_one)
     delimiter = SPELT.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise DataError(f"`delimiter` must be one character, got {quoted(delimiter)}")
@@ -123,6 +125,9 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if not rows:
         raise DataError(f"{name} is empty")
     fields, rest = [field.strip() for field in rows[0]], rows[1:]
+    is_known = columns.delimiter or marked or columns.named_in(fields)
+    if columns.n_features == 1 and not is_known:
+        _refuse_pairs(rows, delimiter, name)
     decimal = columns.decimal or _decimal(rest, delimiter)
     if decimal not in {".", ","} or decimal == delimiter:
         raise DataError(f"`decimal` must be . or , and not the delimiter; got {quoted(decimal)}")
@@ -201,15 +206,31 @@ def _head_rows(head: str, cut: bool, delimiter: str, name: str, most: int) -> li
     return found[:-1] if cut and 1 < len(found) < most else found
 
 
-def _delimiter(head: str, cut: bool, name: str, is_one: bool = False) -> str:
-    """Return the delimiter of a file; a comma if it is one column of words without commas."""
+def _delimiter(
+    head: str, cut: bool, name: str, has_one_name: bool = False, is_one: bool = False
+) -> str:
+    """Return the delimiter of a file; a comma if it is one column of words without commas.
+
+    It is one column if its first line is the name of one, and may be if a model has one that is
+    not of plain numbers.
+    """
     for mark in DELIMITERS:
         with suppress(DataError):  # fields are too long if it is not the delimiter
             widths = {len(row) for row in _head_rows(head, cut, mark, name, SNIFFED)}
-            if len(widths) == 1 and (widths != {1} or (is_one and mark == ",")):
+            if len(widths) == 1 and (widths != {1} or (has_one_name and mark == ",")):
                 return mark
     first = head.lstrip().split("\n", maxsplit=1)[0]
-    return next((mark for mark in DELIMITERS if mark in first), SPACE)
+    return next((mark for mark in DELIMITERS if mark in first), "," if is_one else SPACE)
+
+
+def _refuse_pairs(rows: Sequence[Sequence[str]], delimiter: str, name: str) -> None:
+    """Raise a `DataError` if all rows are two fields, or numbers with a decimal comma."""
+    is_number = number(",").fullmatch
+    if delimiter == "," and all(len(row) == 2 and is_number(",".join(row)) for row in rows):
+        raise DataError(
+            f"{name}: {','.join(rows[0])} may be one number or two; give its `delimiter`, which is "
+            ", between two, and any other character beside decimal commas"
+        )
 
 
 def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:

@@ -25,6 +25,9 @@ Words = list[str | None]
 """Different texts of a column; None is a missing value."""
 MAY_BE_NUMBERS = ("", UNTYPED, *NUMBERS)
 """Kinds of columns whose words may be numbers."""
+OTHER, NAMES = {".": ",", ",": "."}, {".": "points", ",": "commas"}
+MEANINGS = {".": "separate thousands, as in training", ",": "are decimal, as in other columns"}
+"""The other mark that may be decimal; names of marks; what they mean in new rows if unsure."""
 DECIMAL_COMMA = re.compile(r"^([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$")
 THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(,\d{3})+)(?![\d.,])")
 """Patterns of a number with a decimal comma, and of one with commas between thousands in a text."""
@@ -71,7 +74,6 @@ class Marks:
         by_model, decimal = self.columns.names is not None, self.layout.decimal
         label = [] if places.label is None else [places.label]
         thousands = re.compile(rf"[+{MINUS}-]?[1-9]\d{{0,2}}({re.escape(decimal)}\d{{3}})+")
-        mark = {".": "points", ",": "commas"}[decimal]
         for place in [*(n for n in places.inputs if values[n].dtype.kind in "iuf"), *label]:
             words, name = self._first_words(place), self.layout.names[place]
             kind = places.kinds.get(places.inputs.get(place, ""))
@@ -82,7 +84,7 @@ class Marks:
             may_be = len(grouped) > 1 and n_small + len(grouped) == len(words)
             if may_be and (n_small or (decimal == "." and "," in self.proven)):
                 said = "%s: %s in the column %s may separate thousands; if so, remove them"
-                logger.warning(said, self.called, mark, shlex.quote(name))
+                logger.warning(said, self.called, NAMES[decimal], shlex.quote(name))
             is_known = by_model or place == places.label or kind is not None
             are_whole = not is_known and all(map(str.isdecimal, words))
             if are_whole and sum(map(bool, map(CODE.fullmatch, words))) >= SEVERAL:
@@ -109,30 +111,38 @@ class Marks:
         return bare if all(map(number(".").fullmatch, filter(None, bare))) else pointed
 
     def as_in_training(self, words: Words, place: int, form: str) -> Words:
-        """Return numbers of a form (numerals.py), with the decimal mark of the training rows."""
-        found = [*filter(None, words)]
-        if self._are_unlike(found, form):
-            return [word and swapped(word) for word in words]
-        if "#,#" in form:
-            self._warn_of_former_marks(found, self.layout.names[place])
-        return words
+        """Return numbers of a form (numerals.py), with the decimal mark of the training rows.
 
-    def _are_unlike(self, words: Sequence[str], form: str) -> bool:
-        """Return whether numbers have another decimal mark than those of the training rows."""
-        if "#,#" not in form:
-            return "#.#" in form and self.layout.decimal == ","
-        pointed = [word for word in words if "." in word]
-        are_proven = any(map(POINT.fullmatch, pointed)) or "#.#" in form_of(pointed, asked=True)
-        return are_proven or self.columns.decimal == "."
+        Theirs is another one if it is given, if the numbers can only be read so, or if it is the
+        comma in other columns. Points that separated thousands in training still do.
+        """
+        mark = next((mark for mark in ".," if f"#{mark}#" in form), None)
+        if mark is None or self.columns.decimal == mark:
+            return words
+        found, other, name = [*filter(None, words)], OTHER[mark], self.layout.names[place]
+        is_known = self.columns.decimal is not None or self._are_proven(found, other)
+        may_be = not is_known and other in self.proven and any(other in word for word in found)
+        if may_be:
+            said = "%s: %s in the column %s %s; if not, give %s"
+            what = NAMES[other], shlex.quote(name), MEANINGS[other]
+            logger.warning(said, self.called, *what, "`decimal` '.'")
+        elif not is_known:
+            self._warn_of_decimal_commas(found, mark, shlex.quote(name))
+        is_other = is_known or (may_be and other == ",")
+        return [word and swapped(word) for word in words] if is_other else words
 
-    def _warn_of_former_marks(self, words: Sequence[str], name: str) -> None:
-        """Warn of marks that mean what they meant in training, and may mean something else here."""
-        said = "%s: points in the column %s separate thousands, as in training; if not, give %s"
-        if any("." in word for word in words) and "." in self.proven:
-            logger.warning(said, self.called, name, "`decimal` '.'")
-        said = "%s: commas in the column %s are decimal, as in training; if not, remove them"
-        marked = [word for word in words if "," in word]
-        if self.layout.delimiter == "," and len(marked) > 1 and all(map(THOUSANDS.search, marked)):
+    def _are_proven(self, words: Sequence[str], mark: str) -> bool:
+        """Return whether numbers can only be read with this decimal mark."""
+        marked = [word for word in words if mark in word]
+        pointed = map(swapped, marked) if mark == "," else marked
+        return any(map(POINT.fullmatch, pointed)) or f"#{mark}#" in form_of(marked, asked=True)
+
+    def _warn_of_decimal_commas(self, words: Sequence[str], mark: str, name: str) -> None:
+        """Warn of commas that are decimal as in training, where they may separate thousands."""
+        marked = [word for word in words if mark in word]
+        may_be = mark == "," and (self.layout.delimiter == "," or "." in self.proven)
+        if may_be and len(marked) > 1 and all(map(THOUSANDS.search, marked)):
+            said = "%s: commas in the column %s are decimal, as in training; if not, remove them"
             logger.warning(said, self.called, name)
 
     def with_points(self, words: Words, kind: str) -> Words:
