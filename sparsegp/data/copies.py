@@ -9,7 +9,7 @@ well says little about new rows.
 In a table of few distinct inputs, such as sex, age group and class, rows repeat because there is
 nothing else to observe, and new rows will repeat as well. Such rows are not merged, and counts of
 them are repeated. Either their labels give them away, as those of copies agree; or their number
-does, as columns of few values agree by chance.
+does, as columns of few values agree by chance, or allow few different rows.
 """
 
 import hashlib

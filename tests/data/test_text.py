@@ -684,7 +684,7 @@ def test_decimal_commas_of_one_column_might_delimit_a_label(tmp_path):
     predict = ("predict", tmp_path / "run", tmp_path / "new.csv", "--out", "-")
     assert "0,0 may be one number or two" in invoke(*predict, code=2).stderr
     found = invoke(*predict, "--delimiter", ";").stdout
-    assert found.count("a,") == 41
+    assert found.count(",a,") == 41
     assert invoke(*predict, "--delimiter", ",").stdout != found
 
 
