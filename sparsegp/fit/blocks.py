@@ -1,9 +1,9 @@
 """The state of a sparse fit, and its row blocks on a runtime."""
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from sparsegp.ivm.pairs import PairBlock, PairSelection, PairSet
 from sparsegp.ivm.rows import BlockSettings, MarginalMetrics
 from sparsegp.kernels import Kernel
 from sparsegp.learning.objective import parameter_names, with_parameters
+from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.model import SparseModel
 from sparsegp.posterior.past import PastRows
 from sparsegp.room import require_room
@@ -69,25 +70,13 @@ class SparseRun(Run[SparseModel]):
     def __post_init__(self, rows: Table | Prepared, held_out: Table | None) -> None:
         self.block_rows = BLOCK_ROWS.checked(self.block_rows)
         super().__post_init__(rows, held_out)
-        data, n, weights = self.data, self.data.summary.n, self.data.train.weights
+        data, n = self.data, self.data.summary.n
         if data.has_fewer_rows and self.past is None:
             self.settings = self.settings.for_rows(n)
-        settings, self.weights = self.settings, weights
+        settings = self.settings
         self.n_rows, self.precision = n, settings.dtype
         self.calibrate = settings.keeps_validation_rows or settings.learns_noise
-        families = data.families
-        # they judge learning and calibration before they are added to the others
-        self.validation = choose_validation_rows(
-            data.target, settings, families, keeps_scale=self.past is not None
-        )
-        self.first = self.first[~np.isin(families[self.first], families[self.validation])]
-        folds = choose_folds(data.target, settings, families)
-        self.folds = folds if self.past is None else folds[:0]
-        self.total = float(n)
-        self.validation_weights: Doubles | float = 1.0
-        if weights is not None:
-            self.total, own = float(weights.sum()), weights[self.validation]
-            self.validation_weights = own / own.mean() if len(own) else own
+        self._choose_rows()
         # few rows of large weight would end an ascent too early
         self.tolerance = settings.tolerance * min(self.total, n)
         wanted = settings.n_active if self.past is not None else None  # may exceed the new rows
@@ -101,27 +90,47 @@ class SparseRun(Run[SparseModel]):
             kernels = self.past.active.kernels
             self.active = self.past.active_set(settings.order.slots, settings.dtype)
         self._given = kernels, rule.likelihood  # whose bits stay, also after a resume
+        self.block_settings = self._settings_of_blocks(rule, kernels)
+        unit, n_workers = self.block_settings.unit, self.runtime.n_workers
+        self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)
+
+    def _choose_rows(self) -> None:
+        """Choose validation rows, or folds of rows, and the weights of these."""
+        data, settings, weights = self.data, self.settings, self.data.train.weights
+        families, self.weights = data.families, weights
+        # they judge learning and calibration before they are added to the others
+        self.validation = choose_validation_rows(
+            data.target, settings, families, keeps_scale=self.past is not None
+        )
+        self.first = self.first[~np.isin(families[self.first], families[self.validation])]
+        folds = choose_folds(data.target, settings, families)
+        self.folds = folds if self.past is None else folds[:0]
+        self.total = float(self.n_rows)
+        self.validation_weights: Doubles | float = 1.0
+        if weights is not None:
+            self.total, own = float(weights.sum()), weights[self.validation]
+            self.validation_weights = own / own.mean() if len(own) else own
+
+    def _settings_of_blocks(self, rule: SiteRule, kernels: Sequence[Kernel]) -> BlockSettings:
+        """Return what all blocks know; there are no more active rows than candidates."""
+        settings, n = self.settings, self.n_rows
         how = settings, self.n_active, self.runtime.scheduler()
-        candidates = choose_candidates(data, self.validation, *how)
+        candidates = choose_candidates(self.data, self.validation, *how)
         if candidates is not None and self.past is None and not settings.active_per_class:
             self.n_active = min(self.n_active, len(candidates))
-        bound = settings.bound(n, self.n_active, len(kernels))
-        self.block_settings = BlockSettings(
+        bound, scratch = settings.bound(n, self.n_active, len(kernels)), self.scratch
+        return BlockSettings(
             kernels=kernels,
             rule=rule,
             criterion=CRITERIA[settings.criterion](settings.seed),
-            n_latent=n_latent,
+            n_latent=rule.likelihood.n_latent(len(self.data.classes)),
             capacity=self.n_active,
             lazy=settings.lazy,
             unit=memory.tiles_per_unit(n, bound is not None),
-            allocate=np.zeros
-            if self.scratch is None
-            else functools.partial(zeros_in_file, self.scratch),
+            allocate=np.zeros if scratch is None else partial(zeros_in_file, scratch),
             bound=bound,
             candidates=candidates,
         )
-        unit, n_workers = self.block_settings.unit, self.runtime.n_workers
-        self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)
 
     def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into the memory of its processes."""
@@ -145,8 +154,8 @@ class SparseRun(Run[SparseModel]):
         self.n_train_blocks = len(parts)
         if data.held_out is not None:
             parts += self._parts(data.held_out.X, data.held_out_target)
-        transform = functools.partial(data.scaling.apply, dtype=self.precision)
-        factory = functools.partial(self.block_type, self.block_settings, transform=transform)
+        transform = partial(data.scaling.apply, dtype=self.precision)
+        factory = partial(self.block_type, self.block_settings, transform=transform)
         self.runtime.build(factory, parts)
         self._restore()
         if messages := self._recovery():
