@@ -221,7 +221,7 @@ def test_rows_that_agree_by_chance_are_not_merged():
 
 
 def test_rows_of_far_fewer_possible_inputs_are_not_merged():
-    """Even if their labels always agree, as in a table of one column, or are exclusive or."""
+    """Even if their labels always agree, as in a table of one column, or are an exclusive or."""
     rng = np.random.default_rng(3)
     X = np.stack([rng.integers(0, high, 300) for high in (4, 3)], axis=1)
     for inputs, y in ((X[:, :1], X[:, 0] % 2), (X, (X[:, 0] < 2) ^ (X[:, 1] == 0))):
@@ -229,6 +229,9 @@ def test_rows_of_far_fewer_possible_inputs_are_not_merged():
         frame = pd.DataFrame(np.array(list("abcd"))[inputs])
         found = sparsegp.SparseGPClassifier(kernel="10*rbf", n_active=20).fit(frame, y)
         assert nlpp(found.model_, frame, y) < 0.02
+    X = rng.integers(0, 10, (600, 2)).astype(float)
+    table = table_from_arrays(X, (X[:, 0] % 3 == 0) ^ (X[:, 1] % 2 == 0))
+    assert effective_rows(table).weights is None
 
 
 @pytest.mark.parametrize("n_flags", [0, 2, 6])

@@ -14,7 +14,7 @@ does, as columns of few values agree by chance, or allow few different rows.
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -40,9 +40,9 @@ SEPARATE_NUMBERS = 0.9
 """The same in a regression, where the same number twice is hardly a coincidence."""
 CROWDED = 10
 """Least number of rows for each combination of values that shows them to be separate."""
-BY_CHANCE = 0.4
-"""Least share of pairs of equal rows that chance explains, if columns of few values repeat
-(docs/benchmarks/studies.md)."""
+BY_CHANCE = 0.4, 0.6
+"""Least shares of pairs of equal rows that chance explains, in each class and in all rows, if
+columns of few values repeat (docs/benchmarks/studies.md)."""
 
 
 @dataclass(frozen=True)
@@ -163,39 +163,59 @@ def _labels_differ(groups: Groups, least: float) -> bool:
 
 
 def _is_chance(table: Table, groups: Groups, scheduler: Any) -> bool:
-    """Return whether chance explains how many rows have the same inputs and label.
+    """Return whether chance explains how many rows have the same inputs.
 
-    So it does if there are far fewer combinations of the values of the columns than rows. Else the
-    expected number of such pairs is that for columns which are independent in each class. How
-    often two rows agree in a column is estimated from pairs of rows that differ elsewhere: copies
-    agree in all. So a single column tells nothing, and the answer is no. If all numbers of copies
-    have a common divisor, the whole table was repeated. With more than `MAX_REPEATED` different
-    rows the answer is no too.
+    So it does if the columns allow far fewer different inputs than there are rows; and if there
+    would be about as many pairs of equal rows if columns were independent, in each class or in all
+    rows. If all numbers of copies have a common divisor, the whole table was repeated. With more
+    than `MAX_REPEATED` different rows the answer is no.
     """
     if len(groups.first) > MAX_REPEATED:
         return False
     order = np.argsort(groups.first)
     X = table.X[groups.first[order]].compute(scheduler=scheduler)
-    codes, counts = groups.label[order], groups.weight[order]
+    of_inputs = groups.inputs[order]
+    label, counts = groups.label[order], groups.weight[order]
     columns = np.arange(X.shape[1]) if table.encoding is None else table.encoding.groups
-    known = [
-        np.unique(X[:, columns == column], axis=0, return_inverse=True)
+    found = [
+        np.unique(X[:, columns == column], axis=0, return_inverse=True)[1]
         for column in np.unique(columns)
     ]
-    if CROWDED * math.prod(len(found) for found, _ in known) <= counts.sum():
+    if CROWDED * math.prod(int(values.max()) + 1 for values in found) <= counts.sum():
         return True
     if np.gcd.reduce(counts.astype(np.int64)) > 1:
         return False
-    total, pairs = np.bincount(codes, counts), float((counts * (counts - 1.0)).sum())
-    own = np.bincount(codes, np.square(counts))
+    _, one = np.unique(of_inputs, return_index=True)
+    size, each = np.bincount(of_inputs, weights=counts), [values[one] for values in found]
+    in_class, in_all = BY_CHANCE
+    return (
+        _share_by_chance(found, label, counts) >= in_class
+        or _share_by_chance(each, np.zeros_like(one), size.astype(np.float64)) >= in_all
+    )
+
+
+def _share_by_chance(columns: Sequence[Integers], label: Integers, counts: Doubles) -> float:
+    """Return the expected number of pairs of equal rows, divided by their number.
+
+    Columns count as independent in each class. How often two rows agree in one is estimated from
+    pairs of rows that differ elsewhere: copies agree in all. So a single column tells nothing.
+
+    Parameters
+    ----------
+    columns : sequence of Integers (g,)
+        Values of each column, counted from 0, in groups of equal rows.
+    label : Integers (g,)
+    counts : Doubles (g,)
+        Numbers of rows.
+    """
+    total, own = np.bincount(label, counts), np.bincount(label, np.square(counts))
     expected = total * (total - 1.0)
-    for found, value in known:
-        cells = np.bincount(codes * len(found) + value, counts, len(total) * len(found))
-        alike = np.square(cells.reshape(len(total), -1)).sum(axis=1) - own
+    for values in columns:
+        n = int(values.max()) + 1
+        cells = np.bincount(label * n + values, counts, len(total) * n)
+        alike = np.square(cells.reshape(len(total), n)).sum(axis=1) - own
         expected *= alike / np.maximum(np.square(total) - own, 1.0)
-        if expected.sum() < BY_CHANCE * pairs:
-            return False
-    return True
+    return float(expected.sum() / (counts * (counts - 1.0)).sum())
 
 
 def _has_copies(table: Table, scheduler: Any) -> bool:
