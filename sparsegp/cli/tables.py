@@ -17,6 +17,7 @@ from sparsegp.cli import options as shared
 from sparsegp.data import Table, open_dataset, summarise, without_weights
 from sparsegp.data.column import NUMBERS, UNTYPED
 from sparsegp.data.frames import Frame
+from sparsegp.data.labels import plain_text
 from sparsegp.data.numerals import form_of
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import layout_of, rows_of
@@ -132,6 +133,7 @@ def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
     kinds = {column.name: column.reading for column in columns}
     return {
         "known": model.label,
+        "known_labels": () if model.is_regression else [*map(plain_text, model.classes.tolist())],
         "known_id": model.id_column,
         "weight": weight_column or model.weight_column,
         "n_features": len(kinds) or model.n_features,

@@ -49,12 +49,6 @@ def code(level: str) -> NDArray[np.uint8]:
     return np.unpackbits(np.frombuffer(digest, np.uint8))
 
 
-def fold_of(text: str) -> int:
-    """Return the fold of all rows of an id."""
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") % FOLDS
-
-
 @dataclass(frozen=True)
 class Column:
     """An input column of the training rows, and its encoding."""

@@ -22,9 +22,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.column import FOLDS, KINDS, MEAN, MISSING, NUMBERS, RARE, Column, fold_of
+from sparsegp.data.column import KINDS, MEAN, MISSING, NUMBERS, RARE, Column
 from sparsegp.data.frames import (
     MAX_NAMES,
     Frame,
@@ -38,11 +39,10 @@ from sparsegp.data.frames import (
     told,
     unreadable,
 )
-from sparsegp.data.labels import plain_text
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import join_first, plural, quote_if_needed
 from sparsegp.math.hashing import hashes_of_rows
-from sparsegp.types import Booleans, Doubles, Integers, Labels
+from sparsegp.types import Booleans, Doubles, Integers
 
 logger = logging.getLogger(__name__)
 
@@ -212,9 +212,7 @@ class Encoding:
         """
         return all(c.kind in NUMBERS and not (c.missing or c.form) for c in self.columns)
 
-    def apply(
-        self, frame: Any, source: str, to_learn: bool = False, ids: Labels | None = None
-    ) -> Any:
+    def apply(self, frame: Any, source: str, folds: Integers | None = None) -> Any:
         """Encode rows: immediately for a data frame in memory, else lazily.
 
         Warns about levels and missing values that training rows did not have, unless rows are
@@ -226,10 +224,8 @@ class Encoding:
             Must have the columns `inputs`, in any order; others are ignored.
         source : str
             Where the rows come from, for messages.
-        to_learn : bool
-            Whether they are rows to learn from, whose means must not be of their own labels.
-        ids : array (n,), optional
-            Rows with the same one do not see each other's labels either.
+        folds : Integers (n,), optional
+            For rows to learn from: the folds whose labels their means must not be of.
 
         Returns
         -------
@@ -243,30 +239,27 @@ class Encoding:
         frame = as_pandas(frame)
         if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
             self._warn_of_news([self._news(frame, source)], source, self._told)
-            return self._encoded(frame, by_row, ids, source=source, to_learn=to_learn)
+            return self._encoded(frame, by_row, folds, source=source)
         frame = Frame.of(frame, source)
         lazy = any(hasattr(part, "dask") for part in frame.parts)
         if frame.of_file or not lazy:
             news = partial(self._news, source=source)
             found = compute_each(news, frame.parts) if lazy else [*map(news, frame.parts)]
             self._warn_of_news(found, source, set() if frame.of_file else self._told)
-        rows = partial(self._encoded, source=source, to_learn=to_learn, of_file=frame.of_file)
-        return frame.rows(rows, len(self.names), np.float64, ids if to_learn else None)
+        rows = partial(self._encoded, source=source, of_file=frame.of_file)
+        return frame.rows(rows, len(self.names), np.float64, folds)
 
     def _encoded(
         self,
         frame: Any,
         where: Where,
-        ids: Labels | None = None,
+        fold: Integers | None = None,
         *,
         source: str,
-        to_learn: bool,
         of_file: bool = False,
     ) -> Doubles:
         """Encode the rows of one part, (n, p); `where` describes where its values are."""
         X, first, faults = np.empty((len(frame), len(self.names))), 0, []
-        has_means = any(column.means for column in self.columns)
-        fold = self.folds_of(frame, ids, source) if to_learn and has_means else None
         for column, series in self._columns_of(frame, source):
             values = column.encode(series, fold)
             X[:, first : first + len(column.parts)] = values
@@ -281,14 +274,11 @@ class Encoding:
         refuse(faults, source, of_file)
         return X
 
-    def folds_of(self, frame: Any, ids: Labels | None, source: str) -> Integers:
-        """Return the fold of each row of a part, (n,), by its id or values: copies share one."""
-        if ids is not None:
-            found, codes = np.unique(ids, return_inverse=True)
-            return np.array([fold_of(plain_text(each)) for each in found.tolist()])[codes]
+    def hashes_of(self, frame: Any, source: str) -> NDArray[np.uint64]:
+        """Return a hash of the values of each row of a part, (n,), without means."""
         used = self._columns_of(frame, source)
         values = [column.with_codes().encode(series) for column, series in used]
-        return (hashes_of_rows(np.hstack(values)) % FOLDS).astype(np.int64)
+        return hashes_of_rows(np.hstack(values))
 
     def _news(self, part: Any, source: str) -> list[tuple[int, str]]:
         """Return what is new in each column that is used; see `Column.news`."""

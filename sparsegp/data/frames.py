@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparsegp.data.blocks import compute_each, row_blocks
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import join_first, quote_if_needed
-from sparsegp.types import DaskArray, Integers, Labels
+from sparsegp.types import DaskArray, Integers
 
 MAX_NAMES, MAX_FAULTS = 20, 8
 """Maximum number of names, and of unusable columns, listed in a message."""
@@ -359,7 +359,7 @@ class Frame:
         return list(accumulate(self.lengths, initial=0))[:-1]
 
     def rows(
-        self, function: Callable[..., Any], p: int, dtype: DTypeLike, beside: Labels | None = None
+        self, function: Callable[..., Any], p: int, dtype: DTypeLike, beside: Integers | None = None
     ) -> DaskArray:
         """Return the array (n, p) of a function of each part and of where its values are.
 

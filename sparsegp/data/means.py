@@ -20,7 +20,7 @@ from sparsegp.data.column import CODE_PARTS, FOLDS, MEAN, Column
 from sparsegp.data.encoding import Encoding
 from sparsegp.data.frames import Frame, frame_names, require_distinct
 from sparsegp.data.labels import Numbers, encode, plain_text
-from sparsegp.types import Doubles, Integers, Labels
+from sparsegp.types import Booleans, Doubles, Integers, Labels
 
 MANY_LEVELS, MANY_OF_NUMBERS, MOST_CLASSES = 100, 1000, 16
 """Numbers of rare levels above which they have means, of classes and in a regression; of classes
@@ -72,9 +72,9 @@ def learn_means(
     chosen = [c for c in chosen if len(c.rare) * len(parts) <= MOST_MEANS]
     if not chosen or len(parts) > MOST_CLASSES:
         return encoding
-    starts, none = frame.starts[1:], [None] * len(frame.parts)
-    each = np.split(values, starts), none if ids is None else np.split(ids, starts)
-    of_part = partial(_sums, encoding, chosen, source)
+    folds = folds_of(encoding, frame, source, ids, scheduler=scheduler)
+    each = (np.split(some, frame.starts[1:]) for some in (values, folds))
+    of_part = partial(_sums, chosen)
     found = compute_each(of_part, frame.parts, *each, scheduler=scheduler)
     new = {}
     for column in chosen:
@@ -108,16 +108,48 @@ def _targets(
     return (codes[:, np.newaxis] == some).astype(np.float64), parts
 
 
-def _sums(
+def folds_of(
     encoding: Encoding,
-    columns: Sequence[Column],
+    frame: Frame,
     source: str,
-    part: Any,
-    values: Doubles,
-    ids: Labels | None,
+    ids: Labels | None = None,
+    counts: Booleans | None = None,
+    scheduler: Any = None,
+) -> Integers:
+    """Return the fold of each row to learn from, (n,): copies, and rows of an id, share one.
+
+    It is that of a hash of the row, or of the least hash of an id, so that neither the order of
+    rows matters nor the spelling of ids.
+
+    Parameters
+    ----------
+    encoding : Encoding
+    frame : Frame
+        The rows (n, p).
+    source : str
+        Where the rows come from, for messages.
+    ids : array (n,), optional
+    counts : Booleans (n,), optional
+        Whether each row counts; the others do not decide the fold of their id.
+    scheduler : str or callable, optional
+        Dask scheduler.
+    """
+    of_part = partial(encoding.hashes_of, source=source)
+    hashes = np.concatenate(compute_each(of_part, frame.parts, scheduler=scheduler))
+    if ids is not None:
+        known, of_id = np.unique(ids, return_inverse=True)
+        least = np.full(len(known), np.iinfo(np.uint64).max)
+        some = slice(None) if counts is None else counts
+        np.minimum.at(least, of_id[some], hashes[some])
+        hashes = least[of_id]
+    return (hashes % np.uint64(FOLDS)).astype(np.int64)
+
+
+def _sums(
+    columns: Sequence[Column], part: Any, values: Doubles, fold: Integers
 ) -> dict[str, tuple[Integers, Doubles]]:
     """Return sums of values (n, q), and numbers of rows, (m, q + 1), of m folds and places."""
-    found, fold, names = {}, encoding.folds_of(part, ids, source), frame_names(part)
+    found, names = {}, frame_names(part)
     each = np.column_stack([values, np.ones(len(part))])
     for column in columns:
         places = column.places(part.iloc[:, names.index(column.name)])

@@ -14,7 +14,7 @@ from sparsegp.data.column import DROP
 from sparsegp.data.encoding import Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
 from sparsegp.data.labels import REAL_KINDS, encode, tidy_labels, warn_of_alike
-from sparsegp.data.means import learn_means
+from sparsegp.data.means import folds_of, learn_means
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
 from sparsegp.types import DaskArray, Doubles, Integers, Labels
 
@@ -144,11 +144,7 @@ class Table:
 
     @cached_property
     def families(self) -> Integers | None:
-        """Numbers that are equal for rows to be held out together, (n,); None if there are none.
-
-        These are rows of the same id, or else copies. Families are in the order of their first
-        rows, since the spelling of ids must not matter.
-        """
+        """Numbers, by first rows, of rows to be held out together: those of an id, or copies."""
         if self.ids is None:
             return self.origin
         _, first, family = np.unique(self.ids, return_index=True, return_inverse=True)
@@ -214,7 +210,10 @@ class Table:
             return self
         if encoding is None:
             return replace(self, frame=None)
-        X = encoding.apply(self.frame, self.source, to_learn, self.ids)
+        counts, folds = None if self.weights is None else self.weights > 0.0, None
+        if to_learn and any(column.means for column in encoding.columns):
+            folds = folds_of(encoding, self.frame, self.source, self.ids, counts)
+        X = encoding.apply(self.frame, self.source, folds)
         return replace(self, X=X, names=encoding.names, frame=None, encoding=encoding)
 
     def encoded_for(self, fitted: Any, to_learn: bool = False) -> "Table":

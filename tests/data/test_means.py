@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
 from sparsegp.data import as_table, table_from_frame
-from sparsegp.data.column import CODE_PARTS, FOLDS, fold_of
+from sparsegp.data.column import CODE_PARTS, FOLDS
 from sparsegp.data.encoding import Encoding
-from sparsegp.data.means import PRIOR, _agreement
+from sparsegp.data.means import PRIOR, _agreement, folds_of
 from sparsegp.errors import DataError
 from tests.runs import nlpp
 
@@ -220,8 +220,17 @@ def test_rows_of_an_id_do_not_see_its_labels():
     of_ids = replace(table, beside={"id": person.astype(str)})
     assert not any("mean" in name for name in of_ids.learnt(is_regression=False).names)
     frame["shop"], y = [f"s{i}" for i in place], (place + person % 3) % 2
-    of_ids = replace(table_from_frame(frame, y), beside={"id": person}).learnt(is_regression=False)
-    means, fold = means_of(of_ids)["1"], np.array([fold_of(str(i)) for i in person])
+    whole = table_from_frame(frame, y)
+    of_ids = replace(whole, beside={"id": person}).learnt(is_regression=False)
+    spelt = replace(whole, beside={"id": np.array([f"p{7919 * i % 1009}" for i in person])})
+    assert_array_equal(of_ids.X, spelt.learnt(is_regression=False).X)
+    rest = (person != 3).astype(float)
+    left = replace(whole, beside={"id": person}, weights=rest).learnt(is_regression=False)
+    alone = replace(table_from_frame(frame[rest > 0], y[rest > 0]), beside={"id": person[rest > 0]})
+    assert_array_equal(np.asarray(left.X)[rest > 0], alone.learnt(is_regression=False).X)
+    means = means_of(of_ids)["1"]
+    fold = folds_of(of_ids.encoding, whole.frame, "T", person)
+    assert (pd.Series(fold).groupby(person).nunique() == 1).all()
     rare = np.flatnonzero(frame["shop"].isin(of_ids.encoding.columns[1].rare))
     assert len(rare) > 300
     for row in rare:

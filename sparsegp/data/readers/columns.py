@@ -66,6 +66,7 @@ class Columns:
     names: tuple[str, ...] | None = None
     """Names of inputs. From a file with named columns only these are read, and the labels."""
     known: str | None = None  # label column, which the file may have too
+    known_labels: Sequence[str] = ()
     known_id: str | None = None
     weight: str | None = None  # by name or number: the file may have it beside the inputs
     known_kinds: Mapping[str, str] = field(default_factory=dict)

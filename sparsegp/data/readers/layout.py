@@ -6,7 +6,7 @@ import io
 import logging
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import dropwhile, islice, pairwise
@@ -14,7 +14,7 @@ from typing import NamedTuple, TextIO
 
 from sparsegp.data.column import NUMBERS
 from sparsegp.data.frames import column_names, listed, require_distinct
-from sparsegp.data.numerals import MINUS
+from sparsegp.data.numerals import MINUS, is_numeral
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.storage import opened
 from sparsegp.errors import DataError, quoted
@@ -126,8 +126,8 @@ def layout_of(name: str, columns: Columns) -> Layout:
         raise DataError(f"{name} is empty")
     fields, rest = [field.strip() for field in rows[0]], rows[1:]
     is_known = columns.delimiter or marked or columns.named_in(fields)
-    if columns.n_features == 1 and not is_known:
-        _refuse_pairs(rows, delimiter, name)
+    if columns.n_features == 1 and not (is_known or columns.labels):
+        _refuse_pairs(rows, delimiter, columns.known_labels, name)
     decimal = columns.decimal or _decimal(rest, delimiter)
     if decimal not in {".", ","} or decimal == delimiter:
         raise DataError(f"`decimal` must be . or , and not the delimiter; got {quoted(decimal)}")
@@ -212,7 +212,7 @@ def _delimiter(
     """Return the delimiter of a file; a comma if it is one column of words without commas.
 
     It is one column if its first line is the name of one, and may be if a model has one that is
-    not of plain numbers.
+    not of plain numbers: then a mark that does not occur.
     """
     for mark in DELIMITERS:
         with suppress(DataError):  # fields are too long if it is not the delimiter
@@ -220,13 +220,20 @@ def _delimiter(
             if len(widths) == 1 and (widths != {1} or (has_one_name and mark == ",")):
                 return mark
     first = head.lstrip().split("\n", maxsplit=1)[0]
-    return next((mark for mark in DELIMITERS if mark in first), "," if is_one else SPACE)
+    if found := [mark for mark in DELIMITERS if mark in first]:
+        return found[0]
+    unused = [mark for mark in (",", *DELIMITERS) if mark not in head]
+    return unused[0] if unused and (has_one_name or is_one) else SPACE
 
 
-def _refuse_pairs(rows: Sequence[Sequence[str]], delimiter: str, name: str) -> None:
-    """Raise a `DataError` if all rows are two fields, or numbers with a decimal comma."""
-    is_number = number(",").fullmatch
-    if delimiter == "," and all(len(row) == 2 and is_number(",".join(row)) for row in rows):
+def _refuse_pairs(
+    rows: Sequence[Sequence[str]], delimiter: str, labels: Collection[str], name: str
+) -> None:
+    """Raise a `DataError` if all rows are a value and no known label, or numbers with a comma."""
+    if delimiter != "," or any(len(row) != 2 for row in rows):
+        return
+    are_labels = all(row[1].strip() in labels for row in rows)
+    if not are_labels and all(is_numeral(",".join(row)) for row in rows):
         raise DataError(
             f"{name}: {','.join(rows[0])} may be one number or two; give its `delimiter`, which is "
             ", between two, and any other character beside decimal commas"
