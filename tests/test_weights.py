@@ -234,6 +234,33 @@ def test_rows_of_far_fewer_possible_inputs_are_not_merged():
     assert effective_rows(table).weights is None
 
 
+def counted(X, y):
+    """Different rows and labels, and how many there are of each."""
+    return np.unique(np.c_[X, y], axis=0, return_counts=True)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 7])
+def test_a_repeated_table_of_separate_observations_has_weights(times):
+    """Each observation counts as often as it is repeated, and its copies do not judge it."""
+    rng = np.random.default_rng(5)
+    X = np.stack([rng.integers(0, high, 200) for high in (3, 3, 2)], axis=1).astype(float)
+    y = ((X[:, 0] > 0) ^ (X[:, 2] > 0) ^ (rng.random(200) < 0.1)).astype(int)
+    whole = effective_rows(table_from_arrays(np.tile(X, (times, 1)), np.tile(y, times)))
+    for found, expected in zip(counted(whole.X, whole.y), counted(X, y), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert whole.repeats
+    assert (whole.weights is None) == (times == 1)
+    if times > 1:
+        assert (whole.weights == times).all()
+        some = np.r_[np.arange(200), *[np.flatnonzero(y)] * (times - 1)]
+        found = effective_rows(table_from_arrays(X[some], y[some]))
+        assert len(found.X) == 200
+        np.testing.assert_array_equal(found.weights, np.where(found.y == 1, times, 1))
+        given = effective_rows(as_table(X, y, np.full(200, times)))
+        np.testing.assert_array_equal(given.X, X)
+        assert (given.weights == times).all()
+
+
 @pytest.mark.parametrize("n_flags", [0, 2, 6])
 def test_one_column_of_numbers_and_flags_leave_copies_what_they_are(n_flags):
     """Rows agree in rare flags by chance, and in all numbers only if they are copies."""

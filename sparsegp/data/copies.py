@@ -38,6 +38,9 @@ all rows twice or three times nine of them had at most .36, and with one class r
 of 24 different inputs kept its .7 to .9, as copies are few beside the rows there are anyway."""
 SEPARATE_NUMBERS = 0.9
 """The same in a regression, where the same number twice is hardly a coincidence."""
+CHANCE, MIN_ORIGINALS = 0.01, 20
+"""Probability below which a common divisor is no chance; fewest rows that may have been repeated:
+with fewer they are rather a design with as many observations of each combination."""
 CROWDED = 10
 """Least number of rows for each combination of values that shows them to be separate."""
 BY_CHANCE = 0.4, 0.6
@@ -51,27 +54,31 @@ class Groups:
 
     inputs: Integers  # number of their inputs,
     label: Integers  # and of their label
-    weight: Doubles  # sum of their weights
     first: Integers  # their first row
+    of_row: Integers  # group of each row (n,)
 
     @classmethod
-    def of(cls, table: Table, weights: Doubles, scheduler: Any) -> Self:
-        """Find the groups of the rows of a table, whose weights are (n,)."""
+    def of(cls, table: Table, scheduler: Any) -> Self:
+        """Find the groups of the rows of a table."""
         each = compute_each(_digests, table.X.to_delayed().ravel(), scheduler=scheduler)
         digests, labels = np.concatenate(each), tidy_labels(table.y, table.source)
         if labels.dtype.kind == "O":
             labels = np.array([str(label) for label in labels.tolist()])
         codes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-        order = np.lexsort((weights, codes, digests[:, 1], digests[:, 0]))
-        other_inputs = np.ones(len(order), dtype=bool)
-        other_inputs[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
-        first = np.flatnonzero(other_inputs | (np.diff(codes[order], prepend=-1) != 0))
-        return cls(
-            np.cumsum(other_inputs)[first] - 1,
-            codes[order[first]],
-            np.add.reduceat(weights[order], first),
-            np.minimum.reduceat(order, first),
-        )
+        order = np.lexsort((codes, digests[:, 1], digests[:, 0]))  # keeps that of equal rows
+        are_other = np.ones(len(order), dtype=bool)
+        are_other[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
+        starts = np.flatnonzero(are_other | (np.diff(codes[order], prepend=-1) != 0))
+        of_row = np.empty_like(order)
+        of_row[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+        inputs, first = np.cumsum(are_other)[starts] - 1, order[starts]
+        return cls(inputs, codes[first], first, of_row)
+
+    def sums(self, weights: Doubles) -> Doubles:
+        """Return the sums of the weights of the rows, (g,), which do not depend on their order."""
+        order = np.lexsort((weights, self.of_row))
+        starts = np.searchsorted(self.of_row[order], np.arange(len(self.first)))
+        return np.asarray(np.add.reduceat(weights[order], starts))
 
 
 def effective_rows(
@@ -110,17 +117,18 @@ def effective_rows(
     table, counts, factors = weighted(table, class_weight)
     if (counts * factors == 1.0).all() and not _has_copies(table, scheduler):
         return replace(table, weights=None)
-    groups = Groups.of(table, counts, scheduler)
-    if _are_separate(table, groups, counts, is_regression, scheduler):
-        rows = np.repeat(np.arange(len(counts)), counts.astype(np.int64))
-        weights = None if (factors == 1.0).all() else factors[rows]
-        return replace(taken(table, rows, scheduler), weights=weights, repeats=True)
-    return _merged(table, groups, factors, scheduler)
+    groups = Groups.of(table, scheduler)
+    found = _observations(table, groups, counts, is_regression, scheduler)
+    if found is None:
+        return _merged(table, groups, groups.sums(counts) * factors[groups.first], scheduler)
+    rows, each = found[0], found[1] * factors[found[0]]
+    weights = None if (each == 1.0).all() else each
+    return replace(taken(table, rows, scheduler), weights=weights, repeats=True)
 
 
-def _merged(table: Table, groups: Groups, factors: Doubles, scheduler: Any) -> Table:
-    """Return one row for each group, with its weight times the factor of its class."""
-    family, places, weights = groups.inputs, groups.first, groups.weight * factors[groups.first]
+def _merged(table: Table, groups: Groups, weights: Doubles, scheduler: Any) -> Table:
+    """Return one row for each group; `weights` are (g,)."""
+    family, places = groups.inputs, groups.first
     if (weights == 1.0).all():
         return replace(taken(table, np.sort(places)), weights=None)
     if table.origin is not None:
@@ -132,50 +140,88 @@ def _merged(table: Table, groups: Groups, factors: Doubles, scheduler: Any) -> T
     return replace(taken(table, places, scheduler), weights=weights, origin=family)
 
 
-def _are_separate(
+def _observations(
     table: Table, groups: Groups, counts: Doubles, is_regression: bool, scheduler: Any
-) -> bool:
-    """Return whether rows with the same inputs are separate observations, and few enough to repeat.
+) -> tuple[Integers, Doubles] | None:
+    """Return rows that are separate observations, and their weights, (m,); None if they are not.
 
-    `counts` (n,) are the weights of the rows.
+    A row of a whole weight is as many observations, unless they are too many. Where all rows of a
+    class were repeated, one in so many is left, with the weight of all, or they would judge each
+    other.
     """
-    limit, least = (0, SEPARATE_NUMBERS) if is_regression else (MAX_REPEATED, SEPARATE)
-    are_whole = (counts == 1.0).all() or (counts.sum() <= limit and (counts % 1.0 == 0).all())
-    size = np.bincount(groups.inputs, groups.weight)
-    if not are_whole or size[size > 1.0].sum() < 0.5 * size.sum():  # most are unlike others
+    n, limit = len(counts), 0 if is_regression else MAX_REPEATED
+    if not ((counts == 1.0).all() or (counts.sum() <= limit and (counts % 1.0 == 0).all())):
+        return None
+    size = groups.sums(counts)
+    repeats = _repeats(groups, size, is_regression)
+    if not _are_separate(table, groups, size / repeats, is_regression, scheduler):
+        return None
+    rows = np.repeat(np.arange(n), counts.astype(np.int64))
+    of_row = groups.of_row[rows]
+    order = np.argsort(of_row, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order)) - np.searchsorted(of_row[order], of_row[order])
+    kept = rank % repeats[of_row] == 0
+    return rows[kept], repeats[of_row[kept]].astype(np.float64)
+
+
+def _repeats(groups: Groups, size: Doubles, is_regression: bool) -> Integers:
+    """Return how often all rows, or those of a class, were repeated, for each group, (g,).
+
+    `size` (g,) are the numbers of equal rows.
+    """
+    found = np.full(len(size), _divisor(size))
+    for each in range(0 if is_regression else int(groups.label.max()) + 1):
+        own = groups.label == each
+        found[own] = np.maximum(found[own], _divisor(size[own]))
+    return found
+
+
+def _divisor(size: Doubles) -> int:
+    """Return the common divisor of numbers of equal rows, or one if it may be chance or design."""
+    found = int(np.gcd.reduce(size.astype(np.int64)))
+    is_chance = len(size) * math.log(found) < -math.log(CHANCE)
+    return 1 if is_chance or size.sum() < MIN_ORIGINALS * found else found
+
+
+def _are_separate(
+    table: Table, groups: Groups, size: Doubles, is_regression: bool, scheduler: Any
+) -> bool:
+    """Return whether rows with the same inputs are separate observations; `size` (g,) of them."""
+    each = np.bincount(groups.inputs, size)
+    if each[each > 1.0].sum() < 0.5 * each.sum():  # most are unlike others
         return False
-    if _labels_differ(groups, least):
+    if _labels_differ(groups, size, SEPARATE_NUMBERS if is_regression else SEPARATE):
         return True
-    return not is_regression and _is_chance(table, groups, scheduler)
+    return not is_regression and _is_chance(table, groups, size, scheduler)
 
 
-def _labels_differ(groups: Groups, least: float) -> bool:
+def _labels_differ(groups: Groups, counts: Doubles, least: float) -> bool:
     """Return whether labels of rows with the same inputs differ as those of separate observations.
 
     They then differ at least `least` times as often as those of any rows.
     """
-    size = np.bincount(groups.inputs, groups.weight)
-    alike = np.bincount(groups.inputs, groups.weight * (groups.weight - 1.0))
+    size = np.bincount(groups.inputs, counts)
+    alike = np.bincount(groups.inputs, counts * (counts - 1.0))
     several = size > 1.0
     agreement = (alike[several] / (size * (size - 1.0))[several]).mean()
-    by_chance = np.square(np.bincount(groups.label, groups.weight) / groups.weight.sum()).sum()
+    by_chance = np.square(np.bincount(groups.label, counts) / counts.sum()).sum()
     return bool(by_chance < 1.0 and 1.0 - agreement >= least * (1.0 - by_chance))
 
 
-def _is_chance(table: Table, groups: Groups, scheduler: Any) -> bool:
+def _is_chance(table: Table, groups: Groups, size: Doubles, scheduler: Any) -> bool:
     """Return whether chance explains how many rows have the same inputs.
 
     So it does if the columns allow far fewer different inputs than there are rows; and if there
     would be about as many pairs of equal rows if columns were independent, in each class or in all
-    rows. If all numbers of copies have a common divisor, the whole table was repeated. With more
-    than `MAX_REPEATED` different rows the answer is no.
+    rows. With more than `MAX_REPEATED` different rows the answer is no.
     """
     if len(groups.first) > MAX_REPEATED:
         return False
     order = np.argsort(groups.first)
     X = table.X[groups.first[order]].compute(scheduler=scheduler)
     of_inputs = groups.inputs[order]
-    label, counts = groups.label[order], groups.weight[order]
+    label, counts = groups.label[order], size[order]
     columns = np.arange(X.shape[1]) if table.encoding is None else table.encoding.groups
     found = [
         np.unique(X[:, columns == column], axis=0, return_inverse=True)[1]
@@ -183,14 +229,12 @@ def _is_chance(table: Table, groups: Groups, scheduler: Any) -> bool:
     ]
     if CROWDED * math.prod(int(values.max()) + 1 for values in found) <= counts.sum():
         return True
-    if np.gcd.reduce(counts.astype(np.int64)) > 1:
-        return False
     _, one = np.unique(of_inputs, return_index=True)
-    size, each = np.bincount(of_inputs, weights=counts), [values[one] for values in found]
+    each, of_each = [values[one] for values in found], np.bincount(of_inputs, weights=counts)
     in_class, in_all = BY_CHANCE
     return (
         _share_by_chance(found, label, counts) >= in_class
-        or _share_by_chance(each, np.zeros_like(one), size.astype(np.float64)) >= in_all
+        or _share_by_chance(each, np.zeros_like(one), of_each.astype(np.float64)) >= in_all
     )
 
 
