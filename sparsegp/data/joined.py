@@ -1,12 +1,23 @@
 """Rows of two data frames as one, of the types of the first."""
 
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from sparsegp.data.dates import date_form, has_other_zones, have_days, times, zone_of, zones
-from sparsegp.data.frames import by_row, column_places, frame_names, is_frame, refuse, unreadable
-from sparsegp.data.values import numbers
+from sparsegp.data.dates import has_other_zones, have_days, times, zone_of, zones
+from sparsegp.data.frames import (
+    by_row,
+    column_places,
+    frame_names,
+    is_frame,
+    is_number,
+    refuse,
+    unreadable,
+)
+from sparsegp.data.kinds import reading_of
+from sparsegp.data.values import numbers, texts
 from sparsegp.errors import quoted
 
 
@@ -32,16 +43,8 @@ def joined_frames(X: Any, more: Any) -> Any:
 def _joined(known: Any, new: Any, faults: list[str]) -> Any:
     """Return one column with the values of two; what is wrong with these is added to `faults`."""
     name, is_category = known.name, isinstance(known.dtype, pd.CategoricalDtype)
-    known, new = map(_without_times, (known, new))
-    have = {have_days(known), have_days(new)}
-    if have == {True, False}:
-        faults.append(f"column {quoted(name)}: dates must all have a day beside the time, or none")
-    if have == {True} and has_other_zones(zone_of(zones(known)), zones(new)):
-        faults.append(f"column {quoted(name)}: dates must all have a time zone, or none")
-    if have == {True} and (form := date_form(known.dropna().drop_duplicates())):
-        read = [times(each.astype(object), form) for each in (known, new)]
-        if not (read[0].isna() & known.notna()).any():
-            _read(new, read[1], "date", faults)
+    known, new = map(_plain, (known, new))
+    faults += filter(None, (_unlike_dates(known, new), _unlike_words(known, new)))
     if known.isna().all():
         known = new.iloc[:0].reindex(known.index)
         new = new.astype(known.dtype)
@@ -53,17 +56,51 @@ def _joined(known: Any, new: Any, faults: list[str]) -> Any:
         known = known if (found.isna() & known.notna()).any() else found
     elif known.dtype.kind == "M" != new.dtype.kind:
         new = _read(new, _as_times(new, known.dt.tz), "date", faults)
-    elif known.dtype.kind in "iuf" and new.dtype.kind not in "iufb":
+    elif known.dtype.kind in "iuf" and new.dtype.kind not in "iuf":
         new = _read(new, numbers(new), "number", faults)
     joined = pd.concat([known, new], ignore_index=True).rename(name)
     return joined.astype("category") if is_category else joined
 
 
-def _without_times(series: Any) -> Any:
-    """Return a column with times of day as words."""
-    if pd.api.types.infer_dtype(series, skipna=True) != "time":
-        return series
-    return series.astype(object).map(str, na_action="ignore")
+def _plain(series: Any) -> Any:
+    """Return a column with times of day as words, and dates of Arrow and periods as times."""
+    if pd.api.types.infer_dtype(series, skipna=True) == "time":
+        return series.astype(object).map(str, na_action="ignore")
+    if isinstance(series.dtype, pd.PeriodDtype):
+        return series.dt.to_timestamp()
+    is_arrow = isinstance(series.dtype, pd.ArrowDtype) and series.dtype.kind == "M"
+    return pd.to_datetime(series.astype(object)) if is_arrow else series
+
+
+def _unlike_dates(known: Any, new: Any) -> str:
+    """Return what some dates have and others lack, if anything."""
+    have, what = {have_days(known), have_days(new)}, ""
+    if have == {True} and has_other_zones(zone_of(zones(known)), zones(new)):
+        what = "time zone"
+    if have == {True, False}:
+        what = "day beside the time"
+    return what and f"column {quoted(known.name)}: dates must all have a {what}, or none"
+
+
+def _unlike_words(known: Any, new: Any) -> str:
+    """Return which value is not in the form of earlier words, if these are dates or numbers."""
+    if pd.api.types.infer_dtype(known, skipna=True) != "string" or new.dtype.kind == "M":
+        return ""
+    codes, levels = texts(known)
+    kind = reading_of(Counter(dict(zip(levels, np.bincount(codes + 1)[1:].tolist(), strict=True))))
+    name, _, form = kind.partition(":")
+    if name not in {"number", "date"} or not form or new.isna().all():
+        return ""
+    bad = new.notna().to_numpy(bool)
+    if new.dtype.kind not in "iufb":
+        read = numbers(new, name, form) if name == "number" else times(new.astype(object), form)
+        are_bare = new.map(lambda value: is_number(str(value))).to_numpy(bool)  # of another form
+        bad = bad & (np.asarray(pd.isna(read)) | are_bare)
+    if not bad.any():
+        return ""
+    row, (value,) = int(bad.argmax()), new[bad][:1].tolist()
+    what = f"{by_row(row, known.name)}: {quoted(value)} is unlike {quoted(levels[0])} and other"
+    return f"{what} {name}s of earlier calls: write them alike"
 
 
 def _read(words: Any, values: Any, kind: str, faults: list[str]) -> Any:

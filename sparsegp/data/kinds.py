@@ -114,7 +114,7 @@ def study(
 
     tallies = tallied(known)
     words = [name for name, kind in known.items() if kind == UNTYPED]
-    known |= {name: _reading(tallies[name].levels, kinds.get(name)) for name in words}
+    known |= {name: reading_of(tallies[name].levels, kinds.get(name)) for name in words}
     read = {name: known[name] for name in words if known[name] != "category"}
     for name, tally in tallied(read).items() if read else ():
         if known[name] == "number" and not tally.fault:  # numeric strings of a data frame are names
@@ -172,7 +172,7 @@ def _kind(found: set[str]) -> str:
     return kinds.pop() if len(kinds) == 1 else "" if "" in kinds else UNTYPED
 
 
-def _reading(levels: Counter[str], given: str | None) -> str:
+def reading_of(levels: Counter[str], given: str | None = None) -> str:
     """Return the kind of a text column, and the format of its values, as in "date:%d.%m.%Y"."""
     if given in NUMBERS:
         return f"{given}:{form_of([*levels], asked=True)}"

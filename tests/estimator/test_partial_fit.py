@@ -6,6 +6,7 @@ import warnings
 import dask.array as da
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_matrix
@@ -315,9 +316,37 @@ def test_later_dates_have_the_form_of_the_first():
         if other is words[0]:  # ISO 8601 is read anyway
             found.partial_fit(pd.DataFrame({"t": other}), y)
         else:
-            with pytest.raises(ValueError, match=r"row 0, column 't': '01.01.2024 00:00:00'"):
+            with pytest.raises(ValueError, match=r"'01\.01\.2024 .* is unlike '2024-01-01"):
                 found.partial_fit(pd.DataFrame({"t": other}), y)
         assert found.model_.names[0] == "t: time"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (lambda days: days.dt.strftime("%H:%M"), lambda days: days.dt.strftime("%I:%M %p")),
+        (lambda days: "$" + days.dt.hour.astype(str), lambda days: days.dt.hour),
+        (lambda days: "$" + days.dt.hour.astype(str), lambda days: days.dt.hour.astype(str)),
+        (lambda days: days.astype(str), lambda days: days.dt.hour / 8),
+    ],
+)
+def test_later_values_are_written_as_the_first(first, then):
+    days, y = pd.Series(pd.date_range("2024-01-01", periods=80, freq="31h")), np.arange(80) % 2
+    found = classifier().partial_fit(pd.DataFrame({"t": first(days)}), y, classes=[0, 1])
+    with pytest.raises(ValueError, match="of earlier calls: write them alike"):
+        found.partial_fit(pd.DataFrame({"t": then(days)}), y)
+    assert found.partial_fit(pd.DataFrame({"t": first(days)}), y).n_features_in_ == 1
+
+
+def test_times_of_any_type_go_together():
+    days, y = pd.Series(pd.date_range("2024-01-01", periods=80)), np.arange(80) % 2
+    forms = [days, days.dt.to_period("D"), days.astype(pd.ArrowDtype(pyarrow.date32()))]
+    models = []
+    for form in [*forms, days.astype(str)]:
+        found = classifier().partial_fit(pd.DataFrame({"t": days}), y, classes=[0, 1])
+        found.partial_fit(pd.DataFrame({"t": form}), y)
+        models.append(found.predict_proba(pd.DataFrame({"t": days})))
+        assert_array_equal(models[0], models[-1])
 
 
 @pytest.mark.parametrize("then", ["age 18-25", "Room 12-05", "at 10:30-05"])
