@@ -161,9 +161,10 @@ def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
 
 
 def largest(parts: dict[str, int]) -> str:
-    """Return the largest parts of the memory of a process, in words."""
+    """Return the largest parts of the memory of a process, in words; some follow each other."""
     some = sorted(parts, key=lambda name: -parts[name])[:PARTS]
-    return ": " + ", ".join(f"{name} {size(parts[name])}" for name in some if parts[name] > 1)
+    named = ", ".join(f"{name} {size(parts[name])}" for name in some if parts[name] > 1)
+    return f"; parts, not all at once: {named}"
 
 
 def about(seconds: float) -> str:
@@ -188,9 +189,10 @@ def words(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         yield "active rows", f"{found['n_active']}, {plural(found['kernels'], 'kernel')}"
         yield "checkpoint", size(found["checkpoint_bytes"])
-        blocks, driver = found["blocks"], found["driver"]
+        blocks, driver = found["blocks"], dict(found["driver"])
         if found["n_workers"]:
-            yield "worker", f"{size(found['worker_bytes'])}{largest(blocks)}"
+            trial = {"search": driver.pop("search")}  # by workers
+            yield "worker", f"{size(found['worker_bytes'])}{largest(blocks | trial)}"
             yield "driver", f"{size(found['driver_bytes'])}{largest(driver)}"
             workers = f" for {plural(found['n_workers'], 'worker')} and driver"
         else:

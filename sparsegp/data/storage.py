@@ -5,6 +5,7 @@ credentials and the endpoint of their own environment.
 """
 
 import io
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,11 @@ PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zip": "zip"}
 def is_url(name: str) -> bool:
     """Return whether a file is given by URL rather than by path."""
     return "://" in name
+
+
+def absolute(name: str) -> str:
+    """Return a file name for workers, whose working directory may be another, or a URL as it is."""
+    return name if is_url(name) else os.path.abspath(name)
 
 
 def plain(name: str) -> str:

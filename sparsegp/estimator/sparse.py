@@ -45,7 +45,8 @@ class SparseEstimator(GPEstimator):
             Inputs (n, p) and labels (n,), of the types that all estimators accept.
         sample_weight : array-like (n,), optional
             Weights of the log likelihoods of the rows: 2 is equivalent to including a row twice,
-            0 to leaving it out.
+            0 to leaving it out. The encoding of categories, dates and missing values counts rows
+            of positive weight once.
         groups : array-like (n,), optional
             Groups of rows that are alike, such as the visits of a patient. If there are at least
             20, rows of one are held out together when kernel and calibration are chosen.

@@ -21,6 +21,7 @@ from sparsegp.data.frames import listed
 from sparsegp.data.labels import tidy_labels
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.storage import (
+    absolute,
     is_url,
     opened,
     reading,
@@ -109,7 +110,7 @@ def _table(inputs: str, labels: str | None, header: Header) -> Table:
             return table_from_arrays(_values(file, inputs, shape, fortran, dtype), y, inputs)
         offset = file.tell()
     _require_size(inputs, math.prod(shape) * dtype.itemsize, (size_of(inputs) or 0) - offset)
-    read = partial(_file_rows, inputs, offset, shape[1], dtype)
+    read = partial(_file_rows, absolute(inputs), offset, shape[1], dtype)
     X: Any = from_function(read, row_blocks(*shape, inputs), shape[1], dtype, inputs)
     return Table(X.astype(dtype.newbyteorder("=")), y, inputs)
 
@@ -172,7 +173,9 @@ def read_zarr(name: str, columns: Columns) -> Dataset:
             require_two_dimensions(inputs, source)
             n, p = inputs.shape
             rows = row_blocks(n, p, source, multiple=inputs.chunks[0])
-            lazy = from_function(partial(_zarr_rows, name, X), rows, p, inputs.dtype, source)
+            lazy = from_function(
+                partial(_zarr_rows, absolute(name), X), rows, p, inputs.dtype, source
+            )
             if y is None:
                 return Table(lazy, None, source)
             labels = _zarr_array(group, y, name)

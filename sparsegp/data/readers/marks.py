@@ -68,8 +68,8 @@ class Marks:
     def warn(self, values: Any, places: Places) -> None:
         """Warn of decimal marks that may separate thousands, and of zeros in front of numbers.
 
-        Such are marks that three digits follow in every number from 1000 on, beside smaller ones or
-        where all of another input are numbers with a decimal comma.
+        Such are marks that three digits follow in every number from 1000 on, beside smaller ones,
+        or where all of another input are numbers with a decimal comma, or commas in new rows.
         """
         by_model, decimal = self.columns.names is not None, self.layout.decimal
         label = [] if places.label is None else [places.label]
@@ -82,7 +82,9 @@ class Marks:
             grouped = [word for word in words if thousands.fullmatch(word)]
             n_small = sum(map(bool, map(SMALL.fullmatch, words))) if len(grouped) > 1 else 0
             may_be = len(grouped) > 1 and n_small + len(grouped) == len(words)
-            if may_be and (n_small or (decimal == "." and "," in self.proven)):
+            # training rows may have had commas of thousands
+            is_doubtful = n_small or ("," in self.proven if decimal == "." else by_model)
+            if may_be and is_doubtful:
                 said = "%s: %s in the column %s may separate thousands; if so, remove them"
                 logger.warning(said, self.called, NAMES[decimal], shlex.quote(name))
             is_known = by_model or place == places.label or kind is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 from sparsegp.data.frames import Frame, is_number, require_distinct
 from sparsegp.data.readers.columns import Columns, places_of, table_from_file
-from sparsegp.data.storage import opened, require_memory
+from sparsegp.data.storage import absolute, opened, require_memory
 from sparsegp.data.table import Dataset
 
 
@@ -30,7 +30,7 @@ def read_parquet(name: str, columns: Columns) -> Dataset:
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     part: Any = delayed(_frame, pure=True)
     groups = [group for group, size in enumerate(sizes) if size]
-    parts = [part(name, features, group, columns.markers) for group in groups]
+    parts = [part(absolute(name), features, group, columns.markers) for group in groups]
     frame = Frame(empty, parts, [*filter(None, sizes)])
     table = table_from_file(frame, beside, places, name)
     return Dataset(replace(table, missing=columns.markers))
