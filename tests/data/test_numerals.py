@@ -265,6 +265,17 @@ def test_points_that_may_separate_thousands_in_new_files(tmp_path, caplog):
     assert said in invoke("predict", tmp_path / "run", tmp_path / "b.csv", "--out", "-").stderr
 
 
+def test_commas_in_all_new_numbers_are_doubted(tmp_path):
+    sold = np.random.default_rng(0).integers(1000, 9000, 100)
+    frame = pd.DataFrame({"a": [f"{n:,}" for n in sold], "b": sold % 7})
+    frame.assign(y=np.where(sold > 5000, "hi", "lo")).to_csv(tmp_path / "a.csv", index=False)
+    frame.to_csv(tmp_path / "b.csv", index=False, sep=";")
+    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", tmp_path / "run")
+    invoke("train", tmp_path / "a.csv", *how)
+    result = invoke("predict", tmp_path / "run", tmp_path / "b.csv", "--out", "-")
+    assert "commas in the column a may separate thousands; if so, remove them" in result.stderr
+
+
 @pytest.mark.parametrize("kind", [None, "number", "category"])
 def test_frames_and_given_kinds(kind, tmp_path):
     raw, plain, y = raw_table()

@@ -68,6 +68,15 @@ def rows(case, sample):
     return (X if case.doubles else np.abs(X).astype(np.uint8)), y
 
 
+def test_rows_are_read_from_any_working_directory(case, rows, tmp_path, monkeypatch):
+    """As that of a worker may be another."""
+    case.write(f"{tmp_path}/{case.name}", *rows)
+    monkeypatch.chdir(tmp_path)
+    table = open_dataset(case.name).train
+    monkeypatch.chdir("/")
+    np.testing.assert_allclose(np.asarray(table.learnt().X), rows[0], rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["doubles of all sizes", "float32", "int64", "uint8"])
 def test_same_rows_and_labels_come_back_to_the_last_bit(case, kind, tmp_path):
     rng = np.random.default_rng(1)
