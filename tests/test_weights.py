@@ -234,6 +234,21 @@ def test_rows_of_far_fewer_possible_inputs_are_not_merged():
     assert effective_rows(table).weights is None
 
 
+def test_rounded_counts_and_chance_are_no_repetition():
+    X, y = np.tile([[0.0, 0], [0, 1], [1, 0], [1, 1]], (2, 1)), np.repeat([0, 1], 4)
+    counts = np.array([2000, 1500, 300, 100, 300, 200, 1000, 600])
+    for given in (as_table(X, y, counts), table_from_arrays(X.repeat(counts, 0), y.repeat(counts))):
+        found = effective_rows(given)
+        assert found.weights is None
+        assert len(found.X) == counts.sum()
+    rng, n_changed = np.random.default_rng(1), 0
+    for _ in range(200):
+        x = (rng.random(600) < 0.5).astype(float)[:, np.newaxis]
+        z = (rng.random(600) < np.where(x[:, 0] > 0, 0.7, 0.4)).astype(int)
+        n_changed += effective_rows(table_from_arrays(x, z)).weights is not None
+    assert n_changed <= 4
+
+
 def counted(X, y):
     """Different rows and labels, and how many there are of each."""
     return np.unique(np.c_[X, y], axis=0, return_counts=True)

@@ -153,7 +153,9 @@ def _observations(
     if not ((counts == 1.0).all() or (counts.sum() <= limit and (counts % 1.0 == 0).all())):
         return None
     size = groups.sums(counts)
-    repeats = _repeats(groups, size, is_regression)
+    repeats = np.ones(len(size), np.int64)
+    if (counts == counts[0]).all():  # else they are numbers of observations
+        repeats = _repeats(groups, size, is_regression)
     if not _are_separate(table, groups, size / repeats, is_regression, scheduler):
         return None
     rows = np.repeat(np.arange(n), counts.astype(np.int64))
@@ -166,22 +168,29 @@ def _observations(
 
 
 def _repeats(groups: Groups, size: Doubles, is_regression: bool) -> Integers:
-    """Return how often all rows, or those of a class, were repeated, for each group, (g,).
+    """Return how often all rows, and those of each class, were repeated, for each group, (g,).
 
     `size` (g,) are the numbers of equal rows.
     """
-    found = np.full(len(size), _divisor(size))
-    for each in range(0 if is_regression else int(groups.label.max()) + 1):
+    n_classes = 0 if is_regression else int(groups.label.max()) + 1
+    whole = _divisor(size, 1 + n_classes)
+    found = np.full(len(size), whole)
+    for each in range(n_classes):
         own = groups.label == each
-        found[own] = np.maximum(found[own], _divisor(size[own]))
+        found[own] *= _divisor(size[own] / whole, 1 + n_classes)
     return found
 
 
-def _divisor(size: Doubles) -> int:
-    """Return the common divisor of numbers of equal rows, or one if it may be chance or design."""
-    found = int(np.gcd.reduce(size.astype(np.int64)))
-    is_chance = len(size) * math.log(found) < -math.log(CHANCE)
-    return 1 if is_chance or size.sum() < MIN_ORIGINALS * found else found
+def _divisor(size: Doubles, n_tests: int) -> int:
+    """Return the common divisor of numbers of equal rows, or one if they may not be repeated.
+
+    The probability that g numbers have one of at least d is about d^(1 - g) / (g - 1).
+    """
+    found, g = int(np.gcd.reduce(size.astype(np.int64))), len(size)
+    is_round = found % 10 == 0  # as of rounded counts
+    if found == 1 or g == 1 or is_round or size.sum() < MIN_ORIGINALS * found:
+        return 1
+    return found if n_tests * found ** (1.0 - g) / (g - 1) < CHANCE else 1
 
 
 def _are_separate(

@@ -17,6 +17,7 @@ from sparsegp.data.frames import (
     unreadable,
 )
 from sparsegp.data.kinds import reading_of
+from sparsegp.data.numerals import form_of
 from sparsegp.data.values import numbers, texts
 from sparsegp.errors import quoted
 
@@ -92,10 +93,14 @@ def _unlike_words(known: Any, new: Any) -> str:
     if name not in {"number", "date"} or not form or new.isna().all():
         return ""
     bad = new.notna().to_numpy(bool)
-    if new.dtype.kind not in "iufb":
-        read = numbers(new, name, form) if name == "number" else times(new.astype(object), form)
+    if name == "number":
+        unread = np.isnan(numbers(new, name, form)) & bad
+        if not unread.any() and form_of([*levels, *texts(new)[1]]) == form:
+            return ""
         are_bare = new.map(lambda value: is_number(str(value))).to_numpy(bool)  # of another form
-        bad = bad & (np.asarray(pd.isna(read)) | are_bare)
+        bad = unread if unread.any() else bad & are_bare
+    elif new.dtype.kind not in "iufb":
+        bad = bad & np.asarray(times(new.astype(object), form).isna())
     if not bad.any():
         return ""
     row, (value,) = int(bad.argmax()), new[bad][:1].tolist()

@@ -688,6 +688,20 @@ def test_decimal_commas_of_one_column_might_delimit_a_label(tmp_path):
     assert invoke(*predict, "--delimiter", ",").stdout != found
 
 
+@pytest.mark.parametrize(("n_labels", "are_read"), [(2, True), (10, False)])
+def test_digits_may_be_labels_or_decimals(n_labels, are_read, tmp_path):
+    """Decimals that are all among two labels would be a coincidence."""
+    lines = [f"{n},{n % n_labels}" for n in range(80)]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", tmp_path / "run")
+    invoke("train", tmp_path / "a.csv", *how)
+    predict = ("predict", tmp_path / "run", tmp_path / "a.csv", "--out", "-")
+    result = invoke(*predict, code=0 if are_read else 2)
+    assert ("may be one number or two" in result.stderr) != are_read
+    assert invoke(*predict, "--delimiter", ",").stdout.count("\n") == 81
+    assert "nlpp" in told("evaluate", tmp_path / "run", tmp_path / "a.csv")
+
+
 def test_pairs_and_words_are_read_as_they_were_written():
     for word in ('he said "hi", once', '"quoted"', 'an inch: 1"', "a, b", "plain"):
         assert words_in(f"first,{quote_if_needed(word)},last") == ["first", word, "last"]

@@ -338,6 +338,26 @@ def test_later_values_are_written_as_the_first(first, then):
     assert found.partial_fit(pd.DataFrame({"t": first(days)}), y).n_features_in_ == 1
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda x: f"{x:,.2f}",
+        lambda x: f"{x:.1f}".replace(".", ",").removesuffix(",0"),
+        lambda x: "0" if x < 2 else f"{x:.1f} kg",
+        lambda x: f"({500 - x:.2f})" if x < 500 else f"{x:.2f}",
+    ],
+)
+def test_numbers_in_words_may_come_in_parts(form):
+    """Some are bare, as all may be in one table."""
+    rng, found = np.random.default_rng(0), classifier()
+    for _ in range(3):
+        x = 10 ** rng.uniform(0, 5, 80)
+        frame, y = pd.DataFrame({"x": [form(each) for each in x]}), (x > 400).astype(int)
+        found.partial_fit(frame, y, classes=[0, 1])
+    assert found.model_.encoding.columns[0].form
+    assert found.score(frame, y) > 0.9
+
+
 def test_times_of_any_type_go_together():
     days, y = pd.Series(pd.date_range("2024-01-01", periods=80)), np.arange(80) % 2
     forms = [days, days.dt.to_period("D"), days.astype(pd.ArrowDtype(pyarrow.date32()))]

@@ -4,8 +4,9 @@ import codecs
 import csv
 import io
 import logging
+import math
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -19,6 +20,8 @@ from sparsegp.data.readers.columns import Columns
 from sparsegp.data.storage import opened
 from sparsegp.errors import DataError, quoted
 
+CHANCE = 0.01
+"""Probability that counts as none."""
 HEAD, SNIFFED, COMPARED = 1 << 20, 20, 1000
 """Number of characters examined, of rows for the delimiter, and of rows for the rest."""
 DELIMITERS, SPACE = ";\t,|", " "
@@ -229,10 +232,17 @@ def _delimiter(
 def _refuse_pairs(
     rows: Sequence[Sequence[str]], delimiter: str, labels: Collection[str], name: str
 ) -> None:
-    """Raise a `DataError` if all rows are a value and no known label, or numbers with a comma."""
+    """Raise a `DataError` if all rows are a value and no known label, or numbers with a comma.
+
+    Labels that are digits may be decimals, too, but for few labels only by chance.
+    """
     if delimiter != "," or any(len(row) != 2 for row in rows):
         return
-    are_labels = all(row[1].strip() in labels for row in rows)
+    ends = [row[1].strip() for row in rows]
+    are_labels = all(end in labels for end in ends)
+    if are_labels and all(map(str.isdecimal, ends)):
+        known = Counter(map(len, labels))
+        are_labels = math.prod(known[len(end)] / 10.0 ** len(end) for end in ends) < CHANCE
     if not are_labels and all(is_numeral(",".join(row)) for row in rows):
         raise DataError(
             f"{name}: {','.join(rows[0])} may be one number or two; give its `delimiter`, which is "
