@@ -16,7 +16,7 @@ from sparsegp.data.frames import (
     refuse,
     unreadable,
 )
-from sparsegp.data.kinds import reading_of
+from sparsegp.data.kinds import CODES, reading_of
 from sparsegp.data.numerals import form_of
 from sparsegp.data.values import numbers, texts
 from sparsegp.errors import quoted
@@ -90,7 +90,8 @@ def _unlike_words(known: Any, new: Any) -> str:
     codes, levels = texts(known)
     kind = reading_of(Counter(dict(zip(levels, np.bincount(codes + 1)[1:].tolist(), strict=True))))
     name, _, form = kind.partition(":")
-    if name not in {"number", "date"} or not form or new.isna().all():
+    is_known = name == "date" or (name == "number" and len(levels) > CODES)  # few may be codes
+    if not (is_known and form) or new.isna().all():
         return ""
     bad = new.notna().to_numpy(bool)
     if name == "number":
