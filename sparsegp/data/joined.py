@@ -59,6 +59,8 @@ def _joined(known: Any, new: Any, faults: list[str]) -> Any:
         new = _read(new, _as_times(new, known.dt.tz), "date", faults)
     elif known.dtype.kind in "iuf" and new.dtype.kind not in "iuf":
         new = _read(new, numbers(new), "number", faults)
+    elif known.dtype.kind == "b" and new.dtype.kind in "iuf":
+        known = _read(known, numbers(known), "number", faults)
     joined = pd.concat([known, new], ignore_index=True).rename(name)
     return joined.astype("category") if is_category else joined
 

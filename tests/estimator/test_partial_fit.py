@@ -358,6 +358,25 @@ def test_numbers_in_words_may_come_in_parts(form):
     assert found.score(frame, y) > 0.9
 
 
+@pytest.mark.parametrize("first", [["3 years", "1 year"], ["5mg", "10mg"], ["$10", "$20"]])
+def test_few_words_of_numbers_may_become_a_category(first):
+    y, then = np.arange(40) % 2, [first[0], "other"]
+    found = classifier().partial_fit(pd.DataFrame({"c": first * 20}), y, classes=[0, 1])
+    found.partial_fit(pd.DataFrame({"c": then * 20}), y)
+    assert found.model_.encoding.columns[0].kind == "category"
+
+
+@pytest.mark.parametrize("dtype", ["bool", "boolean"])
+@pytest.mark.parametrize("then", [np.int64, np.float64, bool])
+def test_truth_values_and_numbers_go_together(dtype, then):
+    y, x = np.arange(80) % 2, np.arange(80) % 7
+    found = classifier().partial_fit(
+        pd.DataFrame({"c": pd.Series(y == 1, dtype=dtype)}), y, classes=[0, 1]
+    )
+    found.partial_fit(pd.DataFrame({"c": x.astype(then)}), y)
+    assert found.model_.names in {None, ("c",)}
+
+
 def test_times_of_any_type_go_together():
     days, y = pd.Series(pd.date_range("2024-01-01", periods=80)), np.arange(80) % 2
     forms = [days, days.dt.to_period("D"), days.astype(pd.ArrowDtype(pyarrow.date32()))]
