@@ -92,10 +92,11 @@ def effective_rows(
     If all weights are one after that, rows keep their order and have no weights. Rows which the
     labels (`SEPARATE`) or chance (`BY_CHANCE`) show to be separate observations keep their order
     too: those with whole weights are repeated, unless they become too many, and all have the
-    weights of their classes. Other rows are sorted by a digest of their inputs, so that nothing
-    depends on their original order, unless they are more than memory should hold twice
-    (`MAX_VALUES`): these keep their order. Rows with the same inputs but other labels form one
-    family, as copies do (`Table.origin`).
+    weights of their classes; where a table or class was repeated as a whole (`CHANCE`), each
+    observation is kept once, with the weight of all. Other rows are sorted by a digest of their
+    inputs, so that nothing depends on their original order, unless they are more than memory should
+    hold twice (`MAX_VALUES`): these keep their order. Rows with the same inputs but other labels
+    form one family, as copies do (`Table.origin`).
 
     Parameters
     ----------
