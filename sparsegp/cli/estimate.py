@@ -72,9 +72,9 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     }
     where["source_bytes"] = memory.held_bytes(train.X)
     shape = memory.shape_of(train, held_out, n_classes, settings, **where)
-    found, own = memory.estimate(shape), room.room()
+    found, space = memory.estimate(shape), room.room()
     need = "driver_bytes" if elsewhere and "driver_bytes" in found else "total_bytes"
-    free = found["available_bytes"] = min(own.shared, own.own)
+    free = found["available_bytes"] = min(space.shared, space.own)
     found["fits"] = found[need] <= free
     if not found["fits"]:
         would = room.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))

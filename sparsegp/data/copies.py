@@ -101,10 +101,9 @@ def effective_rows(
     Parameters
     ----------
     table : Table
-        With labels; without weights, each row has weight one.
+        With labels.
     class_weight : str
-        "balanced", which gives all classes the same total weight; or a text for `class_weights`,
-        whose numbers multiply the weights of the rows of each class, one for classes left out.
+        See `weights.weighted`.
     scheduler : str or callable, optional
         Dask scheduler.
     is_regression : bool
@@ -122,8 +121,8 @@ def effective_rows(
     found = _observations(table, groups, counts, is_regression, scheduler)
     if found is None:
         return _merged(table, groups, groups.sums(counts) * factors[groups.first], scheduler)
-    rows, each = found[0], found[1] * factors[found[0]]
-    weights = None if (each == 1.0).all() else each
+    rows, repeats = found
+    weights = None if (repeats * factors[rows] == 1.0).all() else repeats * factors[rows]
     return replace(taken(table, rows, scheduler), weights=weights, repeats=True)
 
 

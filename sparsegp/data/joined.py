@@ -1,6 +1,5 @@
 """Rows of two data frames as one, of the types of the first."""
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from sparsegp.data.frames import (
     refuse,
     unreadable,
 )
-from sparsegp.data.kinds import CODES, reading_of
+from sparsegp.data.kinds import CODES, counted, reading_of
 from sparsegp.data.numerals import form_of
 from sparsegp.data.values import numbers, texts
 from sparsegp.errors import quoted
@@ -26,7 +25,7 @@ def joined_frames(X: Any, more: Any) -> Any:
     """Return the rows of two data frames, or of one and an array, as one frame of pandas.
 
     Words in `more` become the numbers or times that the columns of X hold; words in X become times
-    if all can and `more` holds times. A column without values takes the type of that of the other.
+    if all can and `more` holds times. A column without values takes the type of the other.
 
     Raises
     ------
@@ -89,9 +88,8 @@ def _unlike_words(known: Any, new: Any) -> str:
     """Return which value is not in the form of earlier words, if these are dates or numbers."""
     if pd.api.types.infer_dtype(known, skipna=True) != "string" or new.dtype.kind == "M":
         return ""
-    codes, levels = texts(known)
-    kind = reading_of(Counter(dict(zip(levels, np.bincount(codes + 1)[1:].tolist(), strict=True))))
-    name, _, form = kind.partition(":")
+    counts = counted(known)
+    levels, (name, _, form) = [*counts], reading_of(counts).partition(":")
     is_known = name == "date" or (name == "number" and len(levels) > CODES)  # few may be codes
     if not (is_known and form) or new.isna().all():
         return ""

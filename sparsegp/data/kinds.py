@@ -218,12 +218,7 @@ def _tally(series: Any, kind: str, start: int, rows: Integers) -> Tally:
     none = np.empty(0)
     tally = Tally(len(series), int(missing.sum()), none, none, none, first=first)
     if kind in {"category", UNTYPED}:
-        codes, found = texts(series)
-        counts = np.bincount(codes[codes >= 0], minlength=len(found)).tolist()
-        total: Counter[str] = Counter()
-        for text, count in zip(found, counts, strict=True):
-            total[text] += count
-        tally.levels = _bounded(total)
+        tally.levels = _bounded(counted(series))
     elif kind:
         parts = _read(series, kind)
         tally.zones = zones(series) if kind.startswith("date") else set()
@@ -235,6 +230,15 @@ def _tally(series: Any, kind: str, start: int, rows: Integers) -> Tally:
         some = parts[rows, 0]
         tally.drawn = some[np.isfinite(some)]
     return tally
+
+
+def counted(series: Any) -> Counter[str]:
+    """Return the number of rows of each text."""
+    codes, found = texts(series)
+    counts, total = np.bincount(codes[codes >= 0], minlength=len(found)).tolist(), Counter[str]()
+    for text, count in zip(found, counts, strict=True):
+        total[text] += count
+    return total
 
 
 def _bounded(levels: Counter[str]) -> Counter[str]:

@@ -210,8 +210,9 @@ class Table:
             return self
         if encoding is None:
             return replace(self, frame=None)
-        counts, folds = None if self.weights is None else self.weights > 0.0, None
+        folds = None
         if to_learn and any(column.means for column in encoding.columns):
+            counts = None if self.weights is None else self.weights > 0.0
             folds = folds_of(encoding, self.frame, self.source, self.ids, counts)
         X = encoding.apply(self.frame, self.source, folds)
         return replace(self, X=X, names=encoding.names, frame=None, encoding=encoding)

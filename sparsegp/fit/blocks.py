@@ -90,7 +90,7 @@ class SparseRun(Run[SparseModel]):
             kernels = self.past.active.kernels
             self.active = self.past.active_set(settings.order.slots, settings.dtype)
         self._given = kernels, rule.likelihood  # whose bits stay, also after a resume
-        self.block_settings = self._settings_of_blocks(rule, kernels)
+        self.block_settings = self._settings_of_blocks(rule, kernels, n_latent)
         unit, n_workers = self.block_settings.unit, self.runtime.n_workers
         self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)
 
@@ -111,7 +111,9 @@ class SparseRun(Run[SparseModel]):
             self.total, own = float(weights.sum()), weights[self.validation]
             self.validation_weights = own / own.mean() if len(own) else own
 
-    def _settings_of_blocks(self, rule: SiteRule, kernels: Sequence[Kernel]) -> BlockSettings:
+    def _settings_of_blocks(
+        self, rule: SiteRule, kernels: Sequence[Kernel], n_latent: int
+    ) -> BlockSettings:
         """Return what all blocks know; there are no more active rows than candidates."""
         settings, n = self.settings, self.n_rows
         how = settings, self.n_active, self.runtime.scheduler()
@@ -123,7 +125,7 @@ class SparseRun(Run[SparseModel]):
             kernels=kernels,
             rule=rule,
             criterion=CRITERIA[settings.criterion](settings.seed),
-            n_latent=rule.likelihood.n_latent(len(self.data.classes)),
+            n_latent=n_latent,
             capacity=self.n_active,
             lazy=settings.lazy,
             unit=memory.tiles_per_unit(n, bound is not None),

@@ -173,9 +173,8 @@ def read_zarr(name: str, columns: Columns) -> Dataset:
             require_two_dimensions(inputs, source)
             n, p = inputs.shape
             rows = row_blocks(n, p, source, multiple=inputs.chunks[0])
-            lazy = from_function(
-                partial(_zarr_rows, absolute(name), X), rows, p, inputs.dtype, source
-            )
+            read = partial(_zarr_rows, absolute(name), X)
+            lazy = from_function(read, rows, p, inputs.dtype, source)
             if y is None:
                 return Table(lazy, None, source)
             labels = _zarr_array(group, y, name)

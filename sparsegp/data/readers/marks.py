@@ -149,9 +149,8 @@ class Marks:
 
     def with_points(self, words: Words, kind: str) -> Words:
         """Return numbers with points for decimal commas, unless the column is to have a form."""
-        found = [*filter(None, words)]
-        if self.layout.decimal != "," or (
-            kind in MAY_BE_NUMBERS and form_of(found, asked=kind in NUMBERS)
-        ):
+        if self.layout.decimal != ",":
+            return words
+        if kind in MAY_BE_NUMBERS and form_of([*filter(None, words)], asked=kind in NUMBERS):
             return words
         return [word and DECIMAL_COMMA.sub(r"\1.\2", word) for word in words]
