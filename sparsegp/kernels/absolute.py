@@ -55,8 +55,8 @@ class Absolute(ByColumn):
     """Replaces its argument by f in place; None if f is the identity."""
 
     @abstractmethod
-    def _abs_derivative(self, ratios: Doubles) -> Doubles | float:
-        """Return |f'|, elementwise; zero at zero if it is unbounded there."""
+    def _abs_derivative(self, ratios: Floats, out: Floats | None = None) -> Floats | float:
+        """Return |f'|, elementwise, perhaps in `out`; zero at zero if it is unbounded there."""
 
     @abstractmethod
     def _outer_abs_derivative(self, K: Floats, p: int) -> Floats | float:
@@ -231,7 +231,7 @@ class Laplace(Exponential, name="laplace"):
     exponent = 1.0  # not a field
     length_scales: tuple[float, ...] | None = None
 
-    def _abs_derivative(self, ratios: Doubles) -> float:
+    def _abs_derivative(self, ratios: Floats, out: Floats | None = None) -> float:
         return 1.0
 
 
@@ -268,7 +268,7 @@ class Power(Exponential, name="power"):
         else:
             np.power(ratios, self.exponent, out=ratios)
 
-    def _abs_derivative(self, ratios: Doubles) -> Doubles:
+    def _abs_derivative(self, ratios: Floats, out: Floats | None = None) -> Floats:
         powers = np.zeros_like(ratios)
         np.power(ratios, self.exponent - 1, out=powers, where=ratios > 0)
         return self.exponent * powers
@@ -303,8 +303,9 @@ class Additive(Absolute, name="additive"):
         np.negative(ratios, out=ratios)
         np.exp(ratios, out=ratios)
 
-    def _abs_derivative(self, ratios: Doubles) -> Doubles:
-        return np.exp(-ratios)
+    def _abs_derivative(self, ratios: Floats, out: Floats | None = None) -> Floats:
+        out = np.negative(ratios, out=out)
+        return np.exp(out, out=out)
 
     def _outer_abs_derivative(self, K: Floats, p: int) -> float:
         return 1.0 / p

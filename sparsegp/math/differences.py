@@ -6,6 +6,7 @@ Every entry is summed in the order of the columns, so results do not depend on t
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -16,6 +17,8 @@ ENTRIES = 1 << 16
 """Elements of a tile: two tiles in single precision fill half a megabyte."""
 LONGEST = 8192
 """Maximum length of a tile's rows; they are long since numpy has an overhead per row."""
+Derivative: TypeAlias = Callable[[Floats, Floats], Floats | float]
+"""Returns the derivative of a function at its first argument, which it may write to the second."""
 BUFFER = 1024
 """Elements of numpy's buffer, in place of the default of 8192: if three rows fit into it, numpy
 copies a broadcast column there, which takes three times as long."""
@@ -57,10 +60,7 @@ def summed_differences(
 
 
 def weighted_differences(
-    X: Floats,
-    Z: Floats,
-    weights: Doubles,
-    derivative: Callable[[Doubles], Doubles | float] | None = None,
+    X: Floats, Z: Floats, weights: Floats, derivative: Derivative | None = None
 ) -> Doubles:
     """Return sum_ik w_ik g(|x_ij - z_kj|) |x_ij - z_kj| for every column j, (p,).
 
@@ -68,28 +68,25 @@ def weighted_differences(
     ----------
     X : Floats (n, p)
     Z : Floats (m, p)
-    weights : Doubles (n, m)
+    weights : Floats (n, m)
     derivative : callable, optional
         Returns g, elementwise; default: one.
     """
-    total = np.zeros(X.shape[1])
-    for tile, columns, others in _tiles(X.T, Z.T, weights):
-        differences = np.empty_like(tile)
+    total, columns, others = np.zeros(X.shape[1]), *map(np.ascontiguousarray, (X.T, Z.T))
+    for rows, tile in _tiles(weights):
+        differences, scratch = np.empty_like(tile), np.empty_like(tile)
         with small_buffer():
-            for j, (x, z) in enumerate(zip(columns, others, strict=True)):
+            for j, (x, z) in enumerate(zip(columns[:, rows], others, strict=True)):
                 np.subtract(x[:, np.newaxis], z, out=differences)
                 np.abs(differences, out=differences)
                 if derivative is not None:
-                    differences *= derivative(differences)
+                    differences *= derivative(differences, scratch)
                 total[j] += np.vdot(tile, differences)
     return total
 
 
 def weighted_segment_differences(
-    X: Floats,
-    Z: Floats,
-    weights: Doubles,
-    derivative: Callable[[Doubles], Doubles | float] | None = None,
+    X: Floats, Z: Floats, weights: Floats, derivative: Derivative | None = None
 ) -> Doubles:
     """Return sum_ik w_ik g(sum_s |x_ijs - z_kjs|) |x_ijs - z_kjs| for all j and s, (p, s).
 
@@ -100,35 +97,37 @@ def weighted_segment_differences(
     ----------
     X : Floats (n, p, s)
     Z : Floats (m, p, s)
-    weights : Doubles (n, m)
+    weights : Floats (n, m)
+        In the same precision as X and Z.
     derivative : callable, optional
         Returns g, elementwise; default: one.
     """
-    total = np.zeros(X.shape[1:])
-    for tile, columns, others in _tiles(X.transpose(1, 2, 0), Z.transpose(1, 2, 0), weights):
-        signed, of_x, of_z = np.empty_like(tile), *(np.ones(n, tile.dtype) for n in tile.shape)
-        for j, (x, z) in enumerate(zip(columns, others, strict=True)):
-            from_x, from_z, weighted = x.sum(axis=0)[:, np.newaxis], z.sum(axis=0), tile
-            if derivative is not None:
-                weighted = tile * derivative(np.abs(from_x - from_z))
-            with small_buffer():
-                is_above = from_x > from_z
-            np.multiply(weighted, is_above, out=signed)
-            signed *= 2.0
-            signed -= weighted
-            total[j] += x @ (signed @ of_z) - z @ (of_x @ signed)
+    total, bits = np.zeros(X.shape[1:]), np.dtype(f"i{weights.itemsize}")
+    columns, others = (np.ascontiguousarray(each.transpose(1, 2, 0)) for each in (X, Z))
+    from_x, from_z = columns.sum(axis=1), others.sum(axis=1)
+    minus = np.iinfo(bits).min
+    for rows, tile in _tiles(weights):
+        differences, weighted = np.empty_like(tile), np.empty_like(tile) if derivative else tile
+        signed = differences.view(bits)
+        of_x, of_z = (np.ones(n, tile.dtype) for n in tile.shape)
+        with small_buffer():
+            for j, (x, z) in enumerate(zip(columns[..., rows], others, strict=True)):
+                np.subtract(from_x[j, rows, np.newaxis], from_z[j], out=differences)
+                if derivative is not None:
+                    slopes = derivative(np.abs(differences, out=weighted), weighted)
+                    np.multiply(slopes, tile, out=weighted)
+                signed &= minus  # the weights times the signs: four times as fast as products
+                signed ^= weighted.view(bits)
+                total[j] += x @ (differences @ of_z) - z @ (of_x @ differences)
     return total
 
 
-def _tiles(
-    columns: Floats, others: Floats, weights: Doubles
-) -> Iterator[tuple[Doubles, Floats, Floats]]:
-    """Yield tiles of the weights, a few rows at a time, with columns (..., n) and (..., m)."""
-    columns, others = np.ascontiguousarray(columns), np.ascontiguousarray(others)
+def _tiles(weights: Floats) -> Iterator[tuple[slice, Floats]]:
+    """Yield ranges of a few rows of the weights, and these weights."""
     height = max(1, 4 * ENTRIES // weights.itemsize // max(1, weights.shape[1]))
     for start in range(0, len(weights), height):
-        some = slice(start, start + height)
-        yield np.ascontiguousarray(weights[some]), columns[..., some], others
+        rows = slice(start, start + height)
+        yield rows, np.ascontiguousarray(weights[rows])
 
 
 def _flat(
