@@ -35,7 +35,7 @@ SLOPE_ROWS = 2000
 """Maximum number of rows at which gradients of latent means are computed."""
 ARD_ROWS = 3000
 """Maximum number of rows from which per-column length scales or a metric are learnt."""
-ARD_ACTIVE, ROUNDS = (200, 300), (8, 12)
+ARD_ACTIVE, ROUNDS = (200, 300), (7, 12)
 """Active rows, and iterations, when length scales are learnt: for classes, and for a regression,
 whose targets carry more information."""
 FINAL_TOLERANCE = 0.005

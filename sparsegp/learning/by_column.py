@@ -33,11 +33,14 @@ from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.subnormals import drop_tiny
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
-FIRST, LONGEST = 0.5, 1.0
+FIRST, LONGEST = 0.7, 1.0
 """Largest change of a log parameter in the first iteration, and in any."""
+LEVEL = 0.5
+"""The change of a log parameter in the first iteration is proportional to g / (g + LEVEL g_max),
+where g is the slope and g_max the largest one: the curvature grows with the slope."""
 SHORTEST = 1 / 8
 """Smallest fraction of a step that is tried: values depend slightly on earlier fits."""
-TOLERANCE, LEAST_EXPLAINED = 0.001, 0.02
+TOLERANCE, LEAST_EXPLAINED = 0.002, 0.02
 """Relative gain of an iteration at which the ascent stops; and the smallest part of the entropy of
 the classes to which it is relative, see `magnitude`."""
 RIDGE = 2.0
@@ -109,11 +112,13 @@ def learn_by_column(
         return value, np.bincount(shared, gradient) - RIDGE * away
 
     ascent = Ascent.at(start, function)
-    step = FIRST / (float(np.abs(ascent.gradient).max()) or 1.0)
+    slopes = np.abs(ascent.gradient)
+    level = LEVEL * (float(slopes.max()) or 1.0)
+    steps = FIRST * (1.0 + LEVEL) / (slopes + level)
     bounds: dict[str, Any] = {"longest": LONGEST, "shortest": SHORTEST}
     for _ in range(rounds):
         least = tolerance * magnitude(ascent.value, target, weights)
-        if ascent.step(function, lambda right: step * right, 0.5 * least, **bounds) <= least:
+        if ascent.step(function, lambda right: steps * right, 0.5 * least, **bounds) <= least:
             break
     away = ascent.point - start
     log_p = ascent.value + 0.5 * RIDGE * float(away @ away)
