@@ -38,8 +38,9 @@ ARD_ROWS = 3000
 ARD_ACTIVE, ROUNDS = (200, 300), (7, 12)
 """Active rows, and iterations, when length scales are learnt: for classes, and for a regression,
 whose targets carry more information."""
-FINAL_TOLERANCE = 0.005
-"""Relative gain of an iteration at which re-estimation from all rows stops."""
+EARLY_TOLERANCE, FINAL_TOLERANCE = 0.002, 0.005
+"""Relative gain of an iteration at which length scales for classes stop that may be re-estimated
+later, and at which re-estimation from all rows stops."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,8 +274,9 @@ class PartialFits:
         """Return the kernel of each part, with per-column length scales learnt from its rows."""
         n_active = ARD_ACTIVE[is_regression_target(self.sample.target)]
         kernel = with_ard(kernel, self.sample.X.shape[1])
+        how = n_active, self._early_tolerance if self.sample.parts == 1 else TOLERANCE
         parts = zip(self.inputs, (rows[:ARD_ROWS] for rows, _ in self.splits), strict=True)
-        return [self._learnt(kernel, X, rows, n_active)[0] for X, rows in parts]
+        return [self._learnt(kernel, X, rows, *how)[0] for X, rows in parts]
 
     def reestimated(self, kernel: Kernel, trial: Trial) -> tuple[Kernel, float]:
         """Return the kernel re-estimated from rows of all parts, and its two-fold NLPP.
@@ -285,11 +287,15 @@ class PartialFits:
         if trial.metric == NONE:
             kernel = with_ard(kernel, self.sample.X.shape[1])
         rows = np.arange(trial.first, trial.first + trial.rows)
-        tolerance = TOLERANCE if trial.first else FINAL_TOLERANCE
+        tolerance = self._early_tolerance if trial.first else FINAL_TOLERANCE
         return self._learnt(kernel, self.inputs[0], rows, trial.n_active, tolerance)
 
+    @property
+    def _early_tolerance(self) -> float:
+        return TOLERANCE if is_regression_target(self.sample.target) else EARLY_TOLERANCE
+
     def _learnt(
-        self, kernel: Kernel, X: Floats, rows: Integers, n_active: int, tolerance: float = TOLERANCE
+        self, kernel: Kernel, X: Floats, rows: Integers, n_active: int, tolerance: float
     ) -> tuple[Kernel, float]:
         """Run `learn_by_column` on some rows of the sample; X are the inputs of all rows."""
         sample = self.sample

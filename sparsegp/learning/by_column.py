@@ -40,7 +40,7 @@ LEVEL = 0.5
 where g is the slope and g_max the largest one: the curvature grows with the slope."""
 SHORTEST = 1 / 8
 """Smallest fraction of a step that is tried: values depend slightly on earlier fits."""
-TOLERANCE, LEAST_EXPLAINED = 0.002, 0.02
+TOLERANCE, LEAST_EXPLAINED = 0.001, 0.02
 """Relative gain of an iteration at which the ascent stops; and the smallest part of the entropy of
 the classes to which it is relative, see `magnitude`."""
 RIDGE = 2.0
