@@ -71,9 +71,9 @@ class ARD(ByColumn, name="ard"):
         return ARD(tuple(round_to_six_digits(math.sqrt(square)) for square in squares))
 
     def _matrix(self, pair: Pair) -> Floats:
-        X, Z, scales = pair.X, pair.Z, self.scales.tolist()
-        weights = [check_range(1 / scale / scale, X.dtype, self) for scale in scales]
-        G = negative_half_squared_distance(X, Z, np.array(weights, X.dtype))
+        X, Z, smallest = pair.X, pair.Z, min(self.scales.tolist())
+        check_range(1 / smallest / smallest, X.dtype, self)
+        G = negative_half_squared_distance(X, Z, (1 / self.scales / self.scales).astype(X.dtype))
         return exp_in_place(G)
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
