@@ -353,11 +353,10 @@ class TrainSettings(Settings):
         """Return settings of a regression for those not named."""
         own = {name: SEARCHED.get(name, getattr(cls, name)) for name in OF_EVIDENCE}
         stated = any(named.get(name, default) != default for name, default in own.items())
-        is_searched = not stated and named.get("posterior", "all") == "all"
-        found: dict[str, Any] = SEARCHED if is_searched else {}
-        named = found | named
+        if not stated and named.get("posterior", "all") == "all":
+            return {"sites": "moments"} | SEARCHED
         learns = "likelihood" not in named and named.get("learn", "evidence") == "evidence"
         known: dict[str, Any] = BY_EVIDENCE if learns else {"likelihood": "gaussian"}
         if learns or named.get("posterior") == "all":
             known = known | {"precision": "float64"}
-        return {"sites": "moments"} | known | found
+        return {"sites": "moments"} | known
