@@ -140,11 +140,11 @@ class FirstRows:
 
             more = as_pandas(more) if is_frame(more) else real_numbers(more, "X")
             X = joined_frames(as_pandas(X), more)
+        elif issparse(X):
+            both: Any = [X, more if issparse(more) else csr_matrix(real_numbers(more, "X"))]
+            X = vstack(both, format="csr")
         else:
-            if not (issparse(X) and issparse(more)):
-                more = real_numbers(more, "X")
-            both: list[Any] = [X, csr_matrix(more) if issparse(X) else more]
-            X = vstack(both, format="csr") if issparse(X) else np.concatenate(both)
+            X = np.concatenate([X, real_numbers(more, "X")])
         if self.weights is not None or new.weights is not None:
             weights = np.concatenate([self.counts, new.counts])
         return FirstRows(X, np.concatenate([self.y, new.y]), weights, self.fitted)
