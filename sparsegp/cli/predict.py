@@ -53,10 +53,12 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
     lines at a time.
     """
     columns = shared.given(wanted, shared.COLUMNS)
-    for name in ("reject_below", "reject_novel"):
-        if wanted[name] is not None and not 0.0 < wanted[name] <= 1.0:
+    rejecting = {"reject_below": "probability below {}", "reject_novel": "novelty {} or more"}
+    limits = shared.given(wanted, rejecting)
+    for name, share in limits.items():
+        if not 0.0 < share <= 1.0:
             option = shared.flags([name])
-            raise SettingsError(f"{option} must be above 0 and at most 1, got {wanted[name]:g}")
+            raise SettingsError(f"{option} must be above 0 and at most 1, got {share:g}")
     from sparsegp.cli.predictions import check_target, predicted, write, write_lines
     from sparsegp.cli.tables import STANDARD_INPUT, table_for, tables_from
     from sparsegp.model import load
@@ -85,13 +87,8 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
             write_lines(sys.stdout, model.classes, batches)
         else:
             write(path, model.classes, batches)
-    rejected = f", {count['rejected']} of them rejected ({' or '.join(reasons(wanted))})"
+    reasons = " or ".join(rejecting[name].format(share) for name, share in limits.items())
+    rejected = f", {count['rejected']} of them rejected ({reasons})" if reasons else ""
     rate = float(f"{count['rows'] / (time.perf_counter() - began):.2g}")
     done = f"{plural(count['rows'], 'row')} of {source} predicted, {rate:.0f} per second"
-    show([f"{done}{rejected if reasons(wanted) else ''}: {out}"], err=path is None)
-
-
-def reasons(wanted: dict[str, Any]) -> list[str]:
-    """Return the conditions under which rows are rejected, in words."""
-    words = {"reject_below": "probability below {}", "reject_novel": "novelty {} or more"}
-    return [words[name].format(share) for name, share in shared.given(wanted, words).items()]
+    show([f"{done}{rejected}: {out}"], err=path is None)
