@@ -19,20 +19,8 @@ from sparsegp.settings.base import LEARNT
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types there
-    """Base of the regressors.
+    """Base of the regressors."""
 
-    The default hyperprior keeps the noise variance of noise-free targets from vanishing, which
-    double precision cannot handle: it costs 0.0005 nats divided by the noise variance of
-    standardised targets, which is negligible for noisy targets.
-    """
-
-    kernel: Any = LEARNT["kernel"]
-    likelihood: str | None = setting(
-        LEARNT["likelihood"],
-        "gaussian, with the initial noise variance, for labels of unit variance.",
-    )
-    learn: str | None = LEARNT["learn"]
-    hyperprior: str | None = LEARNT["hyperprior"]
     scaling: str = TrainSettings.scaling
 
     _task: ClassVar[str] = "regression"
@@ -161,6 +149,13 @@ class DenseGPRegressor(Regressor):
     True
     """
 
+    kernel: Any = LEARNT["kernel"]
+    likelihood: str = setting(
+        LEARNT["likelihood"],
+        "gaussian, with the initial noise variance, for labels of unit variance.",
+    )
+    learn: str = LEARNT["learn"]
+    hyperprior: str = LEARNT["hyperprior"]
     steps: int = DenseSettings.steps
 
     _settings_type = DenseSettings

@@ -25,7 +25,8 @@ LEARNT: dict[str, Any] = {
 }
 """Settings of a regression if neither `learn` nor `likelihood` is given: kernel and noise are
 learnt, since no fixed values suit all targets. The hyperprior keeps the noise variance of
-noise-free data from vanishing, which double precision could not handle."""
+noise-free data from vanishing, which double precision could not handle; it costs 0.0005 nats
+divided by the noise variance of standardised targets, which is negligible for noisy ones."""
 
 DEFAULT_PANEL, WIDEST_PANEL = 16, 64
 AUTO = "auto"
