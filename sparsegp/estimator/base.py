@@ -24,7 +24,7 @@ from sparsegp.fit.run import RunOptions
 from sparsegp.kernels import brief
 from sparsegp.likelihoods import Gaussian
 from sparsegp.model import DenseModel, Model, read_model
-from sparsegp.settings import DenseSettings, TrainSettings, settings_given
+from sparsegp.settings import DenseSettings, Settings, TrainSettings, settings_given
 from sparsegp.store import read_errors
 from sparsegp.types import Doubles, Labels
 
@@ -36,6 +36,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
     Parameters that are settings have the names and descriptions of these settings.
     """
 
+    scaling: str = Settings.scaling
     random_state: Any = setting(
         0,
         "Random seed. Fits are reproducible unless it is None or an instance.",

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sparsegp.dense import parse_method
 from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.estimator.base import GPEstimator
-from sparsegp.estimator.parameters import OTHER_SETTINGS, documented_estimator
+from sparsegp.estimator.parameters import documented_estimator
 from sparsegp.estimator.rows import to_memory
 from sparsegp.estimator.sparse import SparseEstimator, has_posterior_all
 from sparsegp.fields import setting
@@ -101,16 +101,11 @@ class SparseGPClassifier(SparseEstimator, Classifier):
     array([0, 0, 0])
     """
 
-    n_active: int | None = TrainSettings.n_active
-    kernel: Any = None
     kernel_per_class: bool | None = None
     metric: str = TrainSettings.metric
-    criterion: str | None = None
-    posterior: str | None = None
     sites: str | None = None
     learn: str = TrainSettings.learn
     hyperprior: str = TrainSettings.hyperprior
-    scaling: str = TrainSettings.scaling
     precision: str = TrainSettings.precision
     calibration: str = TrainSettings.calibration
     class_weight: Any = setting(
@@ -120,7 +115,6 @@ class SparseGPClassifier(SparseEstimator, Classifier):
         kind="str or mapping",
         unset="no weights",
     )
-    settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
 
     @available_if(has_posterior_all)  # type: ignore[untyped-decorator] # no types there
     def partial_fit(
@@ -214,7 +208,6 @@ class DenseGPClassifier(Classifier):
     steps: int = DenseSettings.steps
     hyperprior: str = DenseSettings.hyperprior
     averaged: bool = DenseSettings.averaged
-    scaling: str = DenseSettings.scaling
 
     @property
     def _likelihoods(self) -> tuple[str, ...]:

@@ -17,8 +17,6 @@ from sparsegp.settings import Settings
 
 T = TypeVar("T", bound=type)
 
-OTHER_SETTINGS = "Other settings by name: fields of `sparsegp.settings.TrainSettings`."
-
 FITTED = """
 classes_ : array (K,)
     Class labels, sorted, in the order of the columns of all predictions (classifiers only).

@@ -9,19 +9,17 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from sparsegp.estimator.base import GPEstimator
-from sparsegp.estimator.parameters import OTHER_SETTINGS, documented_estimator
+from sparsegp.estimator.parameters import documented_estimator
 from sparsegp.estimator.sparse import SparseEstimator, has_posterior_all
 from sparsegp.fields import setting
 from sparsegp.model import Model
-from sparsegp.settings import DenseSettings, TrainSettings
+from sparsegp.settings import DenseSettings
 from sparsegp.settings.base import LEARNT
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Regressor(RegressorMixin, GPEstimator):  # type: ignore[misc] # no types there
     """Base of the regressors."""
-
-    scaling: str = TrainSettings.scaling
 
     _task: ClassVar[str] = "regression"
     score = GPEstimator.score
@@ -83,8 +81,6 @@ class SparseGPRegressor(SparseEstimator, Regressor):
     True
     """
 
-    n_active: int | None = TrainSettings.n_active
-    kernel: Any = None
     likelihood: str | None = setting(
         None,
         "gaussian, perhaps with the noise variance that learning starts from, for labels of unit "
@@ -93,11 +89,8 @@ class SparseGPRegressor(SparseEstimator, Regressor):
     )
     learn: str | None = None
     hyperprior: str | None = None
-    posterior: str | None = None
-    criterion: str | None = None
     major_steps: int | None = None
     precision: str = "float64"
-    settings: Any = setting(None, OTHER_SETTINGS, kind="mapping")
 
     @available_if(has_posterior_all)  # type: ignore[untyped-decorator] # no types there
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "SparseGPRegressor":

@@ -17,6 +17,7 @@ from sparsegp.errors import DataError, SettingsError, quoted
 from sparsegp.estimator.base import GPEstimator
 from sparsegp.estimator.parameters import named_settings
 from sparsegp.estimator.rows import dask_context, is_lazy, training_data
+from sparsegp.fields import setting
 from sparsegp.fit.update import FEW_ROWS, update
 from sparsegp.settings import TrainSettings
 from sparsegp.settings.sparse import DEFAULT_N_ACTIVE
@@ -35,6 +36,16 @@ GROWTH = 1.5
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseEstimator(GPEstimator):
     """An estimator that supports sample weights."""
+
+    n_active: int | None = TrainSettings.n_active
+    kernel: Any = None
+    criterion: str | None = None
+    posterior: str | None = None
+    settings: Any = setting(
+        None,
+        "Other settings by name: fields of `sparsegp.settings.TrainSettings`.",
+        kind="mapping",
+    )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model to training data.
