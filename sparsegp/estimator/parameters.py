@@ -58,7 +58,7 @@ def documented_estimator(owner: T) -> T:
         kind, text = each.metadata.get("kind"), each.metadata.get("help")
         if setting := known.get(each.name):
             own = "str, Kernel or list of these"  # one for each class
-            kind = own if each.name == "kernel" else setting.kind.__name__
+            kind = kind or (own if each.name == "kernel" else setting.kind.__name__)
             text = text or setting.description
             if each.default is None:
                 suits = f"{setting.default!r}, or what the likelihood needs"
