@@ -53,7 +53,8 @@ def open_runtime(
     Raises
     ------
     SettingsError
-        If `where` is none of these, a number is less than 1, or a file is invalid.
+        If `where` is none of these, a number is less than 1, a file is invalid, or `tls` is given
+        without a scheduler.
     ClusterError
         If the scheduler does not answer or workers do not start.
     """
@@ -70,6 +71,9 @@ def _opened(where: "Client | str | os.PathLike[str] | None", tls: Path | None) -
 
         return DaskRuntime(where)
     name = "threads" if where is None else path_text("runtime", where, HOW)
+    is_address = "://" in name or re.fullmatch(r".+:\d+", name)
+    if tls is not None and not (is_address or name.endswith(".json")):
+        raise SettingsError(f"tls goes with the address or file of a scheduler, not with {name}")
     number = re.fullmatch(r"(threads|workers)=(-?\d{1,9})", name)
     if name == "threads" or (number and number[1] == "threads"):
         from sparsegp.runtime.threads import ThreadRuntime  # noqa: PLC0415
@@ -79,7 +83,7 @@ def _opened(where: "Client | str | os.PathLike[str] | None", tls: Path | None) -
 
     if number:
         return clusters.start_local(int(number[2]))
-    if "://" in name or re.fullmatch(r".+:\d+", name):
+    if is_address:
         return clusters.connect(name, tls)
     if name.endswith(".json"):
         return clusters.connect(Path(name), tls)

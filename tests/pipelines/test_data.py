@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 
 from pipelines.data import VIEWS, Data, Source
 from pipelines.mixture import CHUNK_ROWS, Mixture, Truth
-from sparsegp.errors import DataError
+from sparsegp.errors import DataError, SettingsError
 
 rng = np.random.default_rng(4)
 X, Y = rng.normal(size=(60, 3)), np.array(["b", "c", "a"])[np.arange(60) % 3]
@@ -64,6 +64,8 @@ def test_folds_have_every_row_once():
     of_each = [(task.X_train, task.X_test) for task in tasks]
     for parts in ([task.X_test for task in tasks], *of_each):
         np.testing.assert_array_equal(sorted_rows(*parts), np.sort(WHOLE.X_train, axis=0))
+    with pytest.raises(SettingsError, match="there are 4 folds"):
+        VIEWS["fold"](WHOLE, 4, folds=4)
 
 
 def test_groups_of_labels_and_so_many_training_rows_of_each():

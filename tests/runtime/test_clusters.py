@@ -54,6 +54,12 @@ def test_words():
         with pytest.raises(SettingsError) as caught, open_runtime(wrong):
             pass
         assert len(str(caught.value)) < 400
+    for no_scheduler in (None, "workers=1", "cluster.yaml"):
+        with (
+            pytest.raises(SettingsError, match="tls goes with"),
+            open_runtime(no_scheduler, tls="."),
+        ):
+            raise AssertionError
 
 
 def test_a_script_without_guard_is_refused_at_once(tmp_path):
