@@ -3,10 +3,9 @@
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import islice, product
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -165,33 +164,18 @@ def _guesses(word: str) -> list[str]:
     return [*dict.fromkeys(forms)]
 
 
-@dataclass(frozen=True)
 class Reading:
     """Words read as dates in a format."""
 
-    form: str
-    dates: Any
-    n_bad: int  # number of words that are no dates in this format,
-    n_days: int  # of different days of the month,
-    n_years: int
-    n_dates: int
-
-    @classmethod
-    def of(cls, words: Any, form: str) -> Self:
-        """Read words."""
-        dates = times(words, form)
-        different = (dates.dt.day, dates.dt.year, dates.dt.normalize())
-        return cls(form, dates, int(dates.isna().sum()), *(each.nunique() for each in different))
-
-    @property
-    def has_year_first(self) -> bool:
-        """Whether a year of two digits is in front of the day."""
-        return bool(re.search("%y.*%d", self.form))
-
-    @property
-    def has_whole_months(self) -> bool:
-        """Whether days are from the whole of months."""
-        return bool(self.dates.dt.day.min() <= 3 and self.dates.dt.day.max() >= 28)
+    def __init__(self, words: Any, form: str) -> None:
+        self.form, self.dates = form, times(words, form)
+        self.n_bad = int(self.dates.isna().sum())  # number of words that are no dates in it
+        self.day, year = self.dates.dt.day, self.dates.dt.year
+        self.n_days, self.n_years = self.day.nunique(), year.nunique()  # different ones
+        self.n_dates = self.dates.dt.normalize().nunique()
+        self.has_year_first = bool(re.search("%y.*%d", form))  # of two digits, in front of the day
+        # whether days are from the whole of months
+        self.has_whole_months = bool(self.day.min() <= 3 and self.day.max() >= 28)
 
     def may_be(self, others: Sequence["Reading"]) -> bool:
         """Return whether a year may be in front of the day, given the readings where it is last.
@@ -201,7 +185,7 @@ class Reading:
         would then be more years than days, with few dates each or where now most days occur, and
         months are numbers.
         """
-        day, were_whole = self.dates.dt.day, any(each.has_whole_months for each in others)
+        day, were_whole = self.day, any(each.has_whole_months for each in others)
         are_like = day.max() == 1 or day.min() >= 28 or (self.n_days == 1 and self.n_dates >= MANY)
         if (self.has_whole_months or are_like) and not were_whole:
             return True
@@ -215,7 +199,7 @@ class Reading:
 
 def _only(words: Any, forms: Sequence[str]) -> str:
     """Return the format that reads most words; empty if another one reads as many differently."""
-    read = [Reading.of(words, form) for form in forms]
+    read = [Reading(words, form) for form in forms]
     others = [each for each in read if not each.has_year_first]
     found = [each for each in read if not each.has_year_first or each.may_be(others)]
     if not found:
