@@ -15,8 +15,8 @@ does, as columns of few values agree by chance, or allow few different rows.
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,18 +48,10 @@ BY_CHANCE = 0.4, 0.6
 columns of few values repeat (docs/benchmarks/studies.md)."""
 
 
-@dataclass(frozen=True)
 class Groups:
-    """Groups of rows with the same inputs and label, by a digest of the inputs; (g,) each."""
+    """Groups of rows of a table with the same inputs and label, by a digest of the inputs."""
 
-    inputs: Integers  # number of their inputs,
-    label: Integers  # and of their label
-    first: Integers  # their first row
-    of_row: Integers  # group of each row (n,)
-
-    @classmethod
-    def of(cls, table: Table, scheduler: Any) -> Self:
-        """Find the groups of the rows of a table."""
+    def __init__(self, table: Table, scheduler: Any) -> None:
         each = compute_each(_digests, table.X.to_delayed().ravel(), scheduler=scheduler)
         digests, labels = np.concatenate(each), tidy_labels(table.y, table.source)
         if labels.dtype.kind == "O":
@@ -69,10 +61,11 @@ class Groups:
         are_other = np.ones(len(order), dtype=bool)
         are_other[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
         starts = np.flatnonzero(are_other | (np.diff(codes[order], prepend=-1) != 0))
-        of_row = np.empty_like(order)
-        of_row[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-        inputs, first = np.cumsum(are_other)[starts] - 1, order[starts]
-        return cls(inputs, codes[first], first, of_row)
+        self.first = order[starts]  # first row of each group, (g,)
+        self.inputs = np.cumsum(are_other)[starts] - 1  # number of its inputs,
+        self.label = codes[self.first]  # and of its label
+        self.of_row = np.empty_like(order)  # group of each row, (n,)
+        self.of_row[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
 
     def sums(self, weights: Doubles) -> Doubles:
         """Return the sums of the weights of the rows, (g,), which do not depend on their order."""
@@ -117,7 +110,7 @@ def effective_rows(
     table, counts, factors = weighted(table, class_weight)
     if (counts * factors == 1.0).all() and not _has_copies(table, scheduler):
         return replace(table, weights=None)
-    groups = Groups.of(table, scheduler)
+    groups = Groups(table, scheduler)
     found = _observations(table, groups, counts, is_regression, scheduler)
     if found is None:
         return _merged(table, groups, groups.sums(counts) * factors[groups.first], scheduler)
@@ -160,10 +153,7 @@ def _observations(
         return None
     rows = np.repeat(np.arange(n), counts.astype(np.int64))
     of_row = groups.of_row[rows]
-    order = np.argsort(of_row, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order)) - np.searchsorted(of_row[order], of_row[order])
-    kept = rank % repeats[of_row] == 0
+    kept = rank_in_group(of_row) % repeats[of_row] == 0
     return rows[kept], repeats[of_row[kept]].astype(np.float64)
 
 
@@ -271,8 +261,16 @@ def _share_by_chance(columns: Sequence[Integers], label: Integers, counts: Doubl
     return float(expected.sum() / (counts * (counts - 1.0)).sum())
 
 
+def rank_in_group(groups: Integers) -> Integers:
+    """Return for each row the number of rows of its group before it, (n,)."""
+    by_group = np.argsort(groups, kind="stable")
+    ordered, rank = groups[by_group], np.empty_like(by_group)
+    rank[by_group] = np.arange(len(groups)) - np.searchsorted(ordered, ordered)
+    return rank
+
+
 def _has_copies(table: Table, scheduler: Any) -> bool:
-    """Return whether some rows may have the same inputs; this is much faster than `_groups`."""
+    """Return whether some rows may have the same inputs; this is much faster than `Groups`."""
     each = compute_each(hashes_of_rows, table.X.to_delayed().ravel(), scheduler=scheduler)
     hashes = np.sort(np.concatenate(each))
     return bool((hashes[1:] == hashes[:-1]).any())

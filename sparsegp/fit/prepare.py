@@ -24,6 +24,7 @@ from sparsegp.data import (
 )
 from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE, YEAR
+from sparsegp.data.copies import rank_in_group
 from sparsegp.data.table import MIN_IDS
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import ColumnNames
@@ -348,7 +349,7 @@ def choose_candidates(
     chosen = [rows[:wanted]]
     if not settings.is_regression:
         share = -(-wanted // (2 * len(data.classes)))
-        chosen.append(rows[rank_in_class(data.target[rows]) < share])
+        chosen.append(rows[rank_in_group(data.target[rows]) < share])
     return np.unique(np.concatenate(chosen))
 
 
@@ -389,11 +390,3 @@ def stratified_folds(target: Any, n_folds: int) -> Integers:
 def _largest_class(target: Any) -> int:
     """Return the number of rows of the largest class, 0 in a regression."""
     return 0 if is_regression_target(target) else int(np.bincount(target).max())
-
-
-def rank_in_class(codes: Integers) -> Integers:
-    """Return for each row the number of rows of its class before it, (n,)."""
-    by_class = np.argsort(codes, kind="stable")
-    ordered, rank = codes[by_class], np.empty_like(by_class)
-    rank[by_class] = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
-    return rank

@@ -13,8 +13,9 @@ import numpy as np
 
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling, unscaled
+from sparsegp.data.copies import rank_in_group
 from sparsegp.errors import DataError, NumericalError, SettingsError
-from sparsegp.fit.prepare import Prepared, rank_in_class, stratified_folds
+from sparsegp.fit.prepare import Prepared, stratified_folds
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
 from sparsegp.learning.by_column import TOLERANCE, learn_by_column, with_ard
@@ -157,7 +158,7 @@ def stratified_order(target: Any, seed: int) -> Integers:
     if is_regression_target(target):
         return permuted
     codes = target[permuted]
-    share = (rank_in_class(codes) + 0.5) / np.bincount(codes)[codes]
+    share = (rank_in_group(codes) + 0.5) / np.bincount(codes)[codes]
     return np.asarray(permuted[np.argsort(share, kind="stable")])
 
 
