@@ -119,10 +119,14 @@ class Table:
             object.__setattr__(self, "weights", _weights(self.weights, n, self.source))
 
     @property
+    def counts(self) -> Doubles:
+        """Weight of each row, (n,): one without weights."""
+        return np.ones(len(self.X)) if self.weights is None else self.weights
+
+    @property
     def most_rows(self) -> int:
         """Maximum number of rows of a fit, which may repeat those with weights."""
-        n = len(self.X)
-        return n if self.weights is None else max(n, min(int(self.weights.sum()), MAX_REPEATED))
+        return max(len(self.X), min(int(self.counts.sum()), MAX_REPEATED))
 
     def codes(self) -> tuple[Labels, Integers]:
         """Return the classes, and for each row the index of its class; see `encode`.
@@ -212,8 +216,7 @@ class Table:
             return replace(self, frame=None)
         folds = None
         if to_learn and any(column.means for column in encoding.columns):
-            counts = None if self.weights is None else self.weights > 0.0
-            folds = folds_of(encoding, self.frame, self.source, self.ids, counts)
+            folds = folds_of(encoding, self.frame, self.source, self.ids, self.counts > 0.0)
         X = encoding.apply(self.frame, self.source, folds)
         return replace(self, X=X, names=encoding.names, frame=None, encoding=encoding)
 

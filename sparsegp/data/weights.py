@@ -76,8 +76,7 @@ def weighted(table: Table, class_weight: str = "") -> tuple[Table, Doubles, Doub
     DataError, SettingsError
         If weights or labels cannot be used.
     """
-    counts = np.ones(len(table.X)) if table.weights is None else table.weights
-    table, counts = _positive(table, counts)
+    table, counts = _positive(table, table.counts)
     factors = np.ones_like(counts)
     if class_weight:
         factors = _of_classes(table, counts, class_weight)

@@ -130,7 +130,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
             table = replace(as_table(X, y, sample_weight), is_part=is_part)
             if groups is not None:
                 table = replace(table, beside={"": inputs.group_numbers(groups, len(y))})
-            labels = y if table.weights is None else y[table.weights > 0.0]
+            labels = y[table.counts > 0.0]
             if known is not None:
                 labels = np.tile(known, ROWS_PER_CLASS)  # or these may be too many for classes
                 table = replace(table, classes=encode(labels, "classes")[0])

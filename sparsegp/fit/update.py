@@ -123,14 +123,14 @@ def _fit_with_old_rows(
             f"{before.source} must hold the {known} rows that the model was trained on, in the "
             f"same order; found {n_old}"
         )
-    weight, total = model.report.get("weight"), _total(before)
+    weight, total = model.report.get("weight"), float(before.counts.sum())
     if model.settings["class_weight"] in {"", BALANCED} and not np.isclose(weight or total, total):
         raise DataError(
             f"{before.source} must have the weights that the model was trained on, which sum to "
             f"{weight:.6g}; found {total:.6g}: give them too, as old=(X, y, sample_weight)"
         )
     n_new = len(effective_rows(new, is_regression=model.is_regression).X)
-    kept, size = _kept(model, _total(before), _total(new), n_active, n_new)
+    kept, size = _kept(model, total, float(new.counts.sum()), n_active, n_new)
     settings = _settings(model, size)
     active_inputs(model, before, where["runtime"].scheduler())  # raises an error for other rows
     _require_labels(model, before)
@@ -209,7 +209,7 @@ def _fit_with_summary(
             " give them too, or train again with all rows, if predictions matter",
             data.first_row,
         )
-    kept, size = _kept(model, data.first_weight, _total(data.train), n_active, n)
+    kept, size = _kept(model, data.first_weight, float(data.train.counts.sum()), n_active, n)
     settings = _settings(model, size, **changed)
     past = PastRows(
         model.active,
@@ -271,11 +271,6 @@ def _fitting(model: SparseModel, table: Table) -> Table:
     return replace(table, y=as_numbers(table.y, table.source, model.numbers.form))
 
 
-def _total(table: Table) -> float:
-    """Return the sum of the row weights, or the number of rows without weights."""
-    return float(len(table.X) if table.weights is None else table.weights.sum())
-
-
 def _kept(
     model: SparseModel, n_old: float, n_new: float, wanted: int | None, most: int
 ) -> tuple[Integers, int]:
@@ -301,14 +296,13 @@ def _joined(old: Table, new: Table) -> Table:
     import dask.array as da  # noqa: PLC0415 - slow to import
 
     inputs: Any = [old.X, new.X]
-    weights = [np.ones(len(t.X)) if t.weights is None else t.weights for t in (old, new)]
     weighted = old.weights is not None or new.weights is not None
     name = next(iter({**old.beside, **new.beside}), None)  # of the ids
     return replace(
         old,
         X=da.concatenate(inputs),
         y=np.concatenate([table.y for table in (old, new) if table.y is not None]),
-        weights=np.concatenate(weights) if weighted else None,
+        weights=np.concatenate([old.counts, new.counts]) if weighted else None,
         origin=_numbers(old, new, "origin"),
         rows=_numbers(old, new, "rows"),
         beside={} if name is None else {name: np.concatenate([_ids(old, name), _ids(new, name)])},
