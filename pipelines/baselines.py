@@ -38,7 +38,7 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
     are those of `pipelines.ours.run`.
     """
     spec = cell.spec
-    summary = summarise(table_from_arrays(data.X_train).X, data.name)
+    summary = summarise(table_from_arrays(data.X_train, source=data.name))
     scaling = SCALINGS[spec.get("scaling", "auto")](summary, lambda: data.X_train)
     dtype = np.dtype(spec.get("precision", "float64"))
     X_train, X_test = (scaling.apply(np.asarray(X), dtype) for X in (data.X_train, data.X_test))

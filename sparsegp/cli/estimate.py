@@ -100,8 +100,8 @@ def searches(train: "Table", settings: Any) -> bool:
 
     if settings.kernel != AUTO or len(train.X) < MIN_ROWS_FOR_SEARCH:
         return False
-    some = summarise(train.X[:EXAMINED], train.source, names=train.names)
-    summary = replace(some, n=len(train.X))
+    first = replace(train, X=train.X[:EXAMINED], y=None, weights=None)
+    summary = replace(summarise(first), n=len(train.X))
     scaling = choose_scaling(settings.scaling, train, summary, settings, None)
     return not unsuited(train, summary, scaling.name, settings)
 

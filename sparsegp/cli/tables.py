@@ -123,7 +123,7 @@ def table_for(
             logger.warning(said, rows.source, model.id_column)
         return rows
     rows = rows.encoded_for(model)
-    summarise(rows.X, rows.source, "threads", rows.names)
+    summarise(rows, "threads")
     return rows
 
 

@@ -1,6 +1,6 @@
 """Range, mean and variance of each column in one pass over the rows; detection of bad values."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias
@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import compute_each
+from sparsegp.data.table import Table
 from sparsegp.errors import DataError
-from sparsegp.types import Booleans, DaskArray, Doubles, Integers
+from sparsegp.types import Booleans, Doubles
 
 PIECE_VALUES = 1 << 20
 """Number of values of a chunk that are converted to doubles at a time."""
@@ -49,14 +50,8 @@ class Summary:
         return replace(self, p=int(columns.sum()), **arrays)
 
 
-def summarise(
-    X: DaskArray,
-    source: str,
-    scheduler: str | Callable[..., Any] | None = None,
-    names: Sequence[str] | None = None,
-    numbers: Integers | None = None,
-) -> Summary:
-    """Summarise X in one pass over its chunks.
+def summarise(table: Table, scheduler: str | Callable[..., Any] | None = None) -> Summary:
+    """Summarise the columns of a table in one pass over its chunks.
 
     Sums over differently chunked rows differ in the last bits, but results must not depend on the
     chunks. Therefore the variance is rounded to 24 bits, and the mean, as its difference from the
@@ -65,23 +60,17 @@ def summarise(
 
     Parameters
     ----------
-    X : dask array (n, p)
-        Real numbers, chunked by rows only.
-    source : str
-        Where the rows come from, for messages.
+    table : Table
     scheduler : str or callable, optional
         Dask scheduler, such as "threads". By default the current one: threads, or a cluster if a
         client is connected.
-    names : sequence of str, optional
-        Column names, for messages.
-    numbers : Integers (n,), optional
-        Row numbers, for messages.
 
     Raises
     ------
     DataError
-        If X holds NaN or infinity, or values too large or too small to square.
+        If it holds NaN or infinity, or values too large or too small to square.
     """
+    X, source, names = table.X, table.source, table.names
 
     def of_blocks(function: Callable[..., Any]) -> list[Any]:
         return compute_each(function, X.to_delayed().ravel(), scheduler=scheduler)
@@ -96,7 +85,7 @@ def summarise(
         values = np.asarray(X[place].compute(scheduler=scheduler), dtype=np.float64)
         column = int(np.isfinite(values).argmin())
         count = "1 value that is" if bad.sum() == 1 else f"{bad.sum()} values that are"
-        row = place if numbers is None else int(numbers[place])
+        row = place if table.rows is None else table.rows[place]
         raise DataError(
             f"{source} has {count} not finite, the first is {values[column]} in row {row}, "
             f"{shown(column)} (counted from 0); correct or fill in such values, or give missing "

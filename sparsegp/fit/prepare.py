@@ -184,12 +184,12 @@ def prepare(
     else:
         classes, target = np.empty(0), numbers.encode(train.y, train.source)
     check(len(classes))
-    summary = summarise(train.X, train.source, scheduler, train.names, train.rows)
+    summary = summarise(train, scheduler)
     held_out_target: Any = None
     if held_out is not None:
         held_out = held_out.encoded_for(train)
         Dataset(train, held_out)  # raises an error if columns differ
-        summarise(held_out.X, held_out.source, scheduler, held_out.names)
+        summarise(held_out, scheduler)
         if numbers is not None:
             held_out_target = numbers.encode(held_out.y, held_out.source)
         else:

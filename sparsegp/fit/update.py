@@ -237,7 +237,7 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
         new,
         classes,
         numbers.encode(new.y, new.source) if numbers else codes,
-        summarise(new.X, new.source, scheduler, new.names, new.rows),
+        summarise(new, scheduler),
         model.scaling,
         numbers=numbers,
         n_given=n_given,

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import QuantileTransformer
 
-from sparsegp.data import SCALINGS, Scaling, open_dataset, summarise, toy
+from sparsegp.data import SCALINGS, Scaling, Table, open_dataset, summarise, toy
 from sparsegp.errors import DataError, UnknownNameError
 from sparsegp.state import from_arrays, to_arrays
 
 
 def choose(name, X):
-    return SCALINGS[name](summarise(da.from_array(X), "X"), lambda: X)
+    return SCALINGS[name](summarise(Table(da.from_array(X), None, "X")), lambda: X)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ EXPECTED = {
 def test_auto_on_real_data(name, request):
     folder = None if name == "digits" else request.getfixturevalue("real_data")
     table = open_dataset(name if folder is None else folder / f"{name}.npz").train
-    scaling = SCALINGS["auto"](summarise(table.X, table.source), lambda: table.X)
+    scaling = SCALINGS["auto"](summarise(table), lambda: table.X)
     kind, bound = EXPECTED[name]
     assert scaling.name == kind
     if bound is not None:

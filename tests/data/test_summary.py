@@ -6,7 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from sparsegp.data import resemblance, summarise
+from sparsegp.data import Table, resemblance, summarise
 from sparsegp.data import summary as summary_module
 from sparsegp.errors import DataError
 
@@ -30,7 +30,7 @@ def values(request):
 
 
 def test_against_numpy(X):
-    found = summarise(da.from_array(X, chunks=(100, 6)), "X")
+    found = summarise(Table(da.from_array(X, chunks=(100, 6)), None, "X"))
     exact = X.astype(np.float64)
     assert (found.n, found.p) == SHAPE
     np.testing.assert_array_equal(found.low, exact.min(axis=0))
@@ -46,9 +46,9 @@ def test_against_numpy(X):
 
 @pytest.mark.parametrize("rows", [7, 250, (1, 0, 499, 1), 501])
 def test_chunks_and_their_pieces_do_not_matter(X, rows, monkeypatch):
-    one = summarise(da.from_array(X, chunks=(33, 6)), "X")
+    one = summarise(Table(da.from_array(X, chunks=(33, 6)), None, "X"))
     monkeypatch.setattr(summary_module, "PIECE_VALUES", 40 if rows == 501 else 1 << 20)
-    other = summarise(da.from_array(X, chunks=(rows, 6)), "X")
+    other = summarise(Table(da.from_array(X, chunks=(rows, 6)), None, "X"))
     for field in fields(one):
         np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))
 
@@ -58,12 +58,12 @@ def test_bad_values_are_counted_and_placed(rows):
     X = np.ones((20, 3))
     X[11, 2], X[12, 0], X[19, 1] = np.nan, np.inf, -np.inf
     with pytest.raises(DataError, match=r"Z has 3 values .* first is nan in row 11, column 2"):
-        summarise(da.from_array(X, chunks=(rows, 3)), "Z")
+        summarise(Table(da.from_array(X, chunks=(rows, 3)), None, "Z"))
     X[:12] = 0
     with pytest.raises(DataError, match=r"Z has 2 values .* is inf in row 12, column 0, 'a' \("):
-        summarise(da.from_array(X, chunks=(rows, 3)), "Z", names=("a", "b", "c"))
+        summarise(Table(da.from_array(X, chunks=(rows, 3)), None, "Z", names=("a", "b", "c")))
     with pytest.raises(DataError, match=r"1 value that is not finite, the first is -inf in row 1"):
-        summarise(da.from_array(X[18:], chunks=(rows, 3)), "Z")
+        summarise(Table(da.from_array(X[18:], chunks=(rows, 3)), None, "Z"))
 
 
 def test_refused():
@@ -71,9 +71,9 @@ def test_refused():
     X[:2, 1] = 1e300
     for rows in (1, 2, 4):
         with pytest.raises(DataError, match=r"too large .* column 1, from 1 to 1e\+300"):
-            summarise(da.from_array(X, chunks=(rows, 2)), "Z")
+            summarise(Table(da.from_array(X, chunks=(rows, 2)), None, "Z"))
     with pytest.raises(DataError, match=r"too small .* column 0, from 0 to 1e-300"):
-        summarise(da.from_array(np.array([[0.0, 1.0], [1e-300, 1.0]])), "Z")
+        summarise(Table(da.from_array(np.array([[0.0, 1.0], [1e-300, 1.0]])), None, "Z"))
 
 
 def test_resemblance_is_the_mean_correlation_of_neighbours():

@@ -14,8 +14,7 @@ from distributed import Client, LocalCluster
 from sklearn.model_selection import GridSearchCV
 
 from sparsegp import DenseGPClassifier, SparseGPClassifier, SparseGPRegressor, train
-from sparsegp.data import summarise
-from sparsegp.data.blocks import from_memory
+from sparsegp.data import as_table, summarise
 from sparsegp.errors import SettingsError
 
 CHUNKS = (60, 50, 39)
@@ -116,7 +115,7 @@ def test_arrays_in_memory_are_not_sent_to_the_default_client(cluster, iris, word
         assert_same(settings().fit(iris[0], words), fitted, iris[0])
         train(iris[0], words, n_active=20, test=(iris[0], words))
         assert transitions() == before
-        summarise(from_memory(iris[0]), "iris")
+        summarise(as_table(iris[0]))
         assert transitions() > before
 
 

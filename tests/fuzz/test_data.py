@@ -73,7 +73,7 @@ def read(path):
     rows = table.X.blocks[0].compute(scheduler="synchronous")
     assert rows.shape == (table.X.chunks[0][0], table.X.shape[1])
     if table.X.numblocks[0] == 1:
-        summarise(table.X, table.source, "synchronous")
+        summarise(table, "synchronous")
     return encode(table.y, table.source)
 
 
