@@ -93,8 +93,10 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
 
 def searches(train: "Table", settings: Any) -> bool:
     """Return whether a run would search for its kernel, as far as its first rows tell."""
+    import numpy as np
+
     from sparsegp.data import summarise
-    from sparsegp.fit.prepare import choose_scaling
+    from sparsegp.fit.prepare import Prepared, choose_scaling
     from sparsegp.fit.rows import unsuited
     from sparsegp.learning.plan import MIN_ROWS_FOR_SEARCH
 
@@ -103,7 +105,7 @@ def searches(train: "Table", settings: Any) -> bool:
     first = replace(train, X=train.X[:EXAMINED], y=None, weights=None)
     summary = replace(summarise(first), n=len(train.X))
     scaling = choose_scaling(settings.scaling, train, summary, settings, None)
-    return not unsuited(train, summary, scaling.name, settings)
+    return not unsuited(Prepared(train, np.empty(0), None, summary, scaling), settings)
 
 
 def seconds(found: dict[str, Any], settings: Any, threads: int) -> float:

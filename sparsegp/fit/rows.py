@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data import Scaling, Summary, Table, resemblance
+from sparsegp.data import Scaling, Summary, resemblance
+from sparsegp.fit.prepare import Prepared
 from sparsegp.learning.plan import ALIKE, MAX_PLAIN, PIXELS, SPARSE_RATIO
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS
 from sparsegp.settings import AUTO, TrainSettings
@@ -13,9 +14,7 @@ MOST_LEVEL = 2
 """Difference up to which whole numbers are no pixels, but answers or genes of 0, 1 or 2 kinds."""
 
 
-def unsuited(
-    rows: Table, summary: Summary, scaling: str, settings: TrainSettings, scheduler: Any = None
-) -> bool:
+def unsuited(data: Prepared, settings: TrainSettings, scheduler: Any = None) -> bool:
     """Return whether rows are virtual or pixels, for which the default search changes nothing.
 
     Pixels, spectra and the like are many columns with one range that resemble their neighbours, and
@@ -23,36 +22,27 @@ def unsuited(
 
     Parameters
     ----------
-    rows : Table
-        Training rows.
-    summary : Summary
-        Statistics of these rows.
-    scaling : str
-        Name of their scaling rule.
+    data : Prepared
     settings : TrainSettings
     scheduler : str or callable, optional
         Dask scheduler that reads the first rows.
     """
+    rows, summary = data.train, data.summary
     if rows.origin is not None and rows.weights is None:  # virtual
         return True
-    alike = settings.scaling == AUTO and scaling in {"none", "range"}
+    alike = settings.scaling == AUTO and data.scaling.name in {"none", "range"}
     are_levels = summary.whole and summary.high.max() - summary.low.min() <= MOST_LEVEL
     if not alike or are_levels or summary.p < PIXELS:
         return False
     return resemblance(rows.X, scheduler) >= ALIKE
 
 
-def scalings_to_try(summary: Summary, scaling: Scaling, searches: bool) -> list[str]:
-    """Return the rules that are tried beside "auto".
+def scalings_to_try(data: Prepared, searches: bool) -> list[str]:
+    """Return the rules that are tried beside "auto", which led to the scaling of the data.
 
-    Parameters
-    ----------
-    summary : Summary
-    scaling : Scaling
-        The one that "auto" has led to.
-    searches : bool
-        Whether there is a search; otherwise the last rule is that of the kernel for few rows.
+    If nothing `searches`, the last rule is that of the kernel for few rows.
     """
+    summary, scaling = data.summary, data.scaling
     is_wide = summary.p > MAX_ROUGH_COLUMNS
     is_plain = np.abs([summary.low, summary.high]).max() <= MAX_PLAIN
     plain = is_plain and ((is_wide and searches) or _is_sparse(summary, scaling))

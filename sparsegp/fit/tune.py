@@ -191,14 +191,14 @@ class Tuning(Run[Tuned]):
         self.n_active = settings.rows_to_include(data.summary.n)
         self.scalings = {settings.scaling: data.scaling}  # to be tried
         self.sample: Sample | None = None  # None if there is no search
-        is_unsuited = unsuited(data.train, data.summary, data.scaling.name, settings, scheduler)
+        is_unsuited = unsuited(data, settings, scheduler)
         self._is_guarded = is_unsuited or data.summary.n < plan.MIN_ROWS_FOR_SEARCH
         searches = self.max_trials is not None or not self._is_guarded
         is_set = searches or self.is_given or settings.is_regression
         self._takes_safe = not (is_set or is_unsuited)
         if (searches or self._takes_safe) and settings.scaling == AUTO:
             what = data.train, data.summary, settings, scheduler
-            for rule in scalings_to_try(data.summary, data.scaling, searches):
+            for rule in scalings_to_try(data, searches):
                 self.scalings[rule] = choose_scaling(rule, *what)
         if searches:
             is_default = self.max_trials is None
