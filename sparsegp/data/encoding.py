@@ -131,6 +131,9 @@ class Encoding:
             logger.warning(said, source, join_first(mixed, MAX_NAMES))
         if said := "; ".join(told([*filter(None, (c.doubt for c in found))], frame.of_file)):
             logger.warning("%s has columns taken for categories: %s", source, said)
+        left = [f"{c.name} ({c.note})" for c in columns if c.note]
+        if left and not learnt.is_plain:
+            logger.warning("columns of %s that are left out: %s", source, ", ".join(left))
         return learnt
 
     @classmethod

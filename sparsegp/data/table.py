@@ -1,6 +1,5 @@
 """Tables: rows of named columns with their labels, and the checks that all sources share."""
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,8 +16,6 @@ from sparsegp.data.labels import REAL_KINDS, encode, tidy_labels, warn_of_alike
 from sparsegp.data.means import folds_of, learn_means
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
 from sparsegp.types import DaskArray, Doubles, Integers, Labels
-
-logger = logging.getLogger(__name__)
 
 MAX_REPEATED = 20_000
 """Maximum sum of the weights of rows that are repeated: see `data.copies`."""
@@ -188,8 +185,6 @@ class Table:
         if encoding.is_plain:
             medians = np.array([column.fill for column in encoding.columns])
             return replace(self.encoded(None), medians=medians)
-        if left := [f"{c.name} ({c.note})" for c in encoding.columns if c.note]:
-            logger.warning("columns of %s that are left out: %s", self.source, ", ".join(left))
         if is_regression is not None:
             y, ids = (None if each is None else each[rows] for each in (self.y, self.ids))
             how = (self.source, is_regression, self.classes, ids, scheduler)
