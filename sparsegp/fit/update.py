@@ -118,13 +118,13 @@ def _fit_with_old_rows(
     model: SparseModel, before: Table, new: Table, n_active: int | None, where: dict[str, Any]
 ) -> Training:
     n_old = count_original_rows(before)
-    if (known := model.report.get("rows", n_old)) != n_old:
+    if (known := model.report["rows"]) != n_old:
         raise DataError(
             f"{before.source} must hold the {known} rows that the model was trained on, in the "
             f"same order; found {n_old}"
         )
-    weight, total = model.report.get("weight"), float(before.counts.sum())
-    if model.settings["class_weight"] in {"", BALANCED} and not np.isclose(weight or total, total):
+    weight, total = model.report["weight"], float(before.counts.sum())
+    if model.settings["class_weight"] in {"", BALANCED} and not np.isclose(weight, total):
         raise DataError(
             f"{before.source} must have the weights that the model was trained on, which sum to "
             f"{weight:.6g}; found {total:.6g}: give them too, as old=(X, y, sample_weight)"
@@ -228,21 +228,21 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     n_given = count_original_rows(new)
     new = effective_rows(new, class_weight, scheduler, model.is_regression)
     warn_of_unlike(new.weights, model.settings["precision"])
-    classes, numbers = model.classes, model.numbers
+    numbers = model.numbers
     known = {name: getattr(model, name) for name in ("label", "weight_column", "classes", "names")}
     new = replace(new, **known, missing=new.missing or model.missing or ())
-    first_row = int(model.report.get("rows", model.rows.max() + 1))  # older versions lack it
-    codes = None if numbers else new.codes()[1]  # raises an error for other classes
+    # codes() raises an error for other classes
+    target = numbers.encode(new.y, new.source) if numbers else new.codes()[1]
     return Prepared(
         new,
-        classes,
-        numbers.encode(new.y, new.source) if numbers else codes,
+        model.classes,
+        target,
         summarise(new, scheduler),
         model.scaling,
         numbers=numbers,
         n_given=n_given,
-        first_row=first_row,
-        first_weight=float(model.report.get("weight", first_row)),
+        first_row=model.report["rows"],
+        first_weight=model.report["weight"],
     )
 
 
