@@ -119,7 +119,7 @@ def tune(
     """
     given, named = RunOptions.among(options)
     limits: dict[str, Any] = {"max_trials": max_trials, "max_seconds": max_seconds}
-    limits["is_given"] = named.get("kernel") not in {None, AUTO}
+    limits["is_given"] = named.get("kernel") not in (None, AUTO)
     return choose_kernel(as_table(X, y, sample_weight), tunable(**named), given, **limits)[0]
 
 
