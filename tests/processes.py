@@ -56,6 +56,18 @@ def told(*arguments: object) -> Any:
     return json.loads(line)
 
 
+def train_quickly(data: Path, *options: object) -> Path:
+    """Train a small model on a file by the program; return its run, which is beside the file."""
+    run = data.with_suffix(".run")
+    invoke("train", data, "--out", run, "--n-active", 30, "--kernel", "10*rbf", *options)
+    return run
+
+
+def predicted(run: Path, data: Path, *options: object) -> str:
+    """Return what `predict` writes about a file."""
+    return invoke("predict", run, data, "--out", "-", *options).stdout
+
+
 def run_python(*words: object, code: int = 0, **how: Any) -> "subprocess.CompletedProcess[str]":
     """Run Python in a process of its own to its end, and check its exit code."""
     how = {"env": environment(), "capture_output": True, "text": True, **how}

@@ -17,7 +17,7 @@ from sparsegp.data.column import CODE_PARTS, DATE_PARTS, Column
 from sparsegp.data.dates import dates
 from sparsegp.data.frames import real_numbers
 from sparsegp.errors import DataError, SettingsError
-from tests.processes import invoke
+from tests.processes import invoke, predicted, train_quickly
 
 N = 600
 
@@ -429,13 +429,12 @@ def test_truth_values_of_any_file(trained, frame, labels, tmp_path):
     rows = frame[["children", "member"]].assign(label=labels)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     rows.to_parquet(tmp_path / "rows.parquet")
-    how = ("--n-active", 9, "--kernel", "10*rbf", "--out", tmp_path / "run")
-    invoke("train", tmp_path / f"rows.{trained}", *how)
-    model = sparsegp.load(tmp_path / "run")
+    run = train_quickly(tmp_path / f"rows.{trained}")
+    model = sparsegp.load(run)
     for ending in ("csv", "parquet"):
         found = open_dataset(tmp_path / f"rows.{ending}").train.encoded_for(model).X.compute()
         np.testing.assert_array_equal(found, rows[["children", "member"]].astype(float))
-        invoke("evaluate", tmp_path / "run", tmp_path / f"rows.{ending}")
+        invoke("evaluate", run, tmp_path / f"rows.{ending}")
 
 
 @pytest.mark.parametrize("columns", [["a", "b, too", "c"], [0, 1, 2]])
@@ -472,10 +471,7 @@ def test_files_with_gaps_where_training_had_none(header, tmp_path):
     how = ("--n-active", 20, "--kernel", "10*rbf", "--test", tmp_path / "gaps.csv")
     said = invoke("train", tmp_path / "rows.csv", *how, "--out", run).stderr
     assert said.count("has missing values where training rows had none") == 1
-    found = [
-        invoke("predict", run, tmp_path / f"{name}.csv", "--out", "-").stdout
-        for name in ("filled", "gaps", "bare")
-    ]
+    found = [predicted(run, tmp_path / f"{name}.csv") for name in ("filled", "gaps", "bare")]
     assert found == found[:1] * 3
 
 
@@ -486,8 +482,7 @@ def test_unknown_values_in_parquet_files_are_counted(tmp_path, caplog):
     new.loc[:2, "city"], new.loc[50:, "x"] = "Jena", None
     for name, table in (("known", known), ("new", new)):
         table.to_parquet(tmp_path / f"{name}.parquet", row_group_size=40)
-    run = tmp_path / "run"
-    invoke("train", tmp_path / "known.parquet", "--out", run, "--kernel", "rbf", "--n-active", 20)
+    run = train_quickly(tmp_path / "known.parquet")
     assert "treated as" not in caplog.text
     said = invoke("evaluate", run, tmp_path / "new.parquet").stderr
     assert said.count("unknown values in 'city' (3 rows, such as 'Jena') are treated as") == 1

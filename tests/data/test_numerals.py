@@ -11,7 +11,7 @@ import sparsegp
 from sparsegp.data import open_dataset
 from sparsegp.data.numerals import form_of, value_of
 from sparsegp.errors import DataError
-from tests.processes import invoke
+from tests.processes import invoke, predicted, told, train_quickly
 
 NUMERALS = {
     "$1,234.50": ("$#.#", 1234.5),
@@ -137,11 +137,9 @@ def test_files_with_numerals(comma, tmp_path):
     mark = ";" if comma else ","
     for name, table in {"raw": raw, "plain": plain}.items():
         table.assign(y=y).to_csv(tmp_path / f"{name}.csv", index=False, sep=mark)
-    how = ("--n-active", 20, "--kernel", "10*rbf")
-    for name in ("raw", "plain"):
-        decimal = ("--decimal", ".") if name == "plain" else ()
-        invoke("train", tmp_path / f"{name}.csv", "--out", tmp_path / name, *decimal, *how)
-    models = [sparsegp.load(tmp_path / name) for name in ("raw", "plain")]
+    options = {"raw": (), "plain": ("--decimal", ".")}
+    runs = [train_quickly(tmp_path / f"{name}.csv", *more) for name, more in options.items()]
+    models = [sparsegp.load(run) for run in runs]
     assert [column.kind for column in models[0].encoding.columns][:2] == ["number", "number"]
     X = [open_dataset(tmp_path / "raw.csv").train.encoded_for(models[0]).X.compute()]
     X.append(models[1].encoding.apply(plain, "plain"))
@@ -151,7 +149,7 @@ def test_files_with_numerals(comma, tmp_path):
     np.testing.assert_array_equal(models[0].encoding.apply(plain, "plain"), X[1])
     raw.loc[7, "price"] = "\u00a37"
     raw.to_csv(tmp_path / "new.csv", index=False, sep=mark)
-    refused = invoke("predict", tmp_path / "raw", tmp_path / "new.csv", "--out", "-", code=2)
+    refused = invoke("predict", runs[0], tmp_path / "new.csv", "--out", "-", code=2)
     said = "line 9 (row 7), column 'price': '\u00a37' is not a number, bare or in the form $#"
     assert said in refused.output
 
@@ -169,18 +167,13 @@ def test_dollars_may_have_points_beside_decimal_commas(tmp_path):
 def test_new_files_have_decimal_marks_of_their_own(tmp_path):
     """Also those of a model that knows numbers with points."""
     raw, _, y = raw_table()
-    how = ("--n-active", 20, "--kernel", "10*rbf", "--label-column", "y")
     raw.assign(y=y).to_csv(tmp_path / "raw.csv", index=False)
-    invoke("train", tmp_path / "raw.csv", "--out", tmp_path / "run", *how)
+    run = train_quickly(tmp_path / "raw.csv", "--label-column", "y")
     marks = str.maketrans(".,", ",.")
     other = raw.map(lambda word: str(word).translate(marks), na_action="ignore")
     other.to_csv(tmp_path / "other.csv", index=False, sep=";")
-    options = {"raw": (), "other": ("--decimal", ",")}
-    found = [
-        invoke("predict", tmp_path / "run", tmp_path / f"{name}.csv", "--out", "-", *more).stdout
-        for name, more in options.items()
-    ]
-    assert found[0] == found[1]
+    found = predicted(run, tmp_path / "other.csv", "--decimal", ",")
+    assert found == predicted(run, tmp_path / "raw.csv")
 
 
 @pytest.mark.parametrize("trained", ["points", "commas"])
@@ -200,8 +193,8 @@ def test_test_files_have_decimal_marks_of_their_own_too(trained, tmp_path):
     result = invoke("train", tmp_path / f"{trained}.csv", *how, "--json")
     is_told = "points in the column w separate thousands, as in training" in result.stderr
     assert (json.loads(result.stdout)["error"] > 0.0) == is_told == (trained == "commas")
-    again = ("evaluate", tmp_path / "run", new, "--json", *["--decimal", "."] * is_told)
-    assert json.loads(invoke(*again).stdout)["error"] == 0.0
+    again = told("evaluate", tmp_path / "run", new, *["--decimal", "."] * is_told)
+    assert again["error"] == 0.0
 
 
 def test_commas_in_new_files_of_a_model_of_decimal_commas(tmp_path):
@@ -209,13 +202,12 @@ def test_commas_in_new_files_of_a_model_of_decimal_commas(tmp_path):
     frame = pd.DataFrame({"w": [f"{each:.2f} €".replace(".", ",") for each in price]})
     frame["y"] = np.where(price > 2000.0, "high", "low")
     frame.to_csv(tmp_path / "a.csv", index=False, sep=";")
-    how = ("--n-active", 30, "--kernel", "10*rbf", "--out", tmp_path / "run")
-    invoke("train", tmp_path / "a.csv", *how)
+    run = train_quickly(tmp_path / "a.csv")
     said = "commas in the column w are decimal, as in training; if not, remove them"
     for form, is_told in (("{:,.0f}", True), ("{:,.0f} €", True), ("{:,.2f}", False)):
         frame["w"] = [form.format(each) for each in price]
         frame.to_csv(tmp_path / "b.csv", index=False)
-        result = invoke("evaluate", tmp_path / "run", tmp_path / "b.csv", "--json")
+        result = invoke("evaluate", run, tmp_path / "b.csv", "--json")
         assert is_told == (json.loads(result.stdout)["error"] > 0.0) == (said in result.stderr)
         assert "points in the column" not in result.stderr
 
@@ -227,12 +219,10 @@ def test_a_model_reads_its_own_training_file_as_before(unit, mark, tmp_path):
     sold = np.random.default_rng(0).lognormal(7, 1, 200).round()
     words = [f"{unit}{n:,.0f}" if unit == "$" else f"{n:,.0f}{unit}" for n in sold]
     frame = pd.DataFrame({"a": [f"{n:,.0f}" for n in sold[::-1]], "x": words})
-    frame.assign(y=np.where(sold > 1100, "hi", "lo")).to_csv(tmp_path / "a", index=False, sep=mark)
-    (tmp_path / "a").rename(tmp_path / "a.csv")
-    how = ("--n-active", 30, "--kernel", "10*rbf", "--out", tmp_path / "run")
-    invoke("train", tmp_path / "a.csv", *how)
-    result = invoke("evaluate", tmp_path / "run", tmp_path / "a.csv", "--json")
-    assert json.loads(result.stdout)["error"] < 0.1
+    frame["y"] = np.where(sold > 1100, "hi", "lo")
+    frame.to_csv(tmp_path / "a.csv", index=False, sep=mark)
+    run = train_quickly(tmp_path / "a.csv")
+    assert told("evaluate", run, tmp_path / "a.csv")["error"] < 0.1
 
 
 @pytest.mark.parametrize("mark", ["\t", ";"])
@@ -241,14 +231,12 @@ def test_commas_of_thousands_are_such_with_any_delimiter(mark, tmp_path):
     frame = pd.DataFrame({"x": [f"{n:,.0f}" for n in sold], "y": np.where(sold > 1100, "hi", "lo")})
     frame.to_csv(tmp_path / "a.csv", index=False)
     frame.to_csv(tmp_path / "b.csv", index=False, sep=mark)
-    how = ("--n-active", 30, "--kernel", "10*rbf", "--out", tmp_path / "run")
-    invoke("train", tmp_path / "a.csv", *how)
-    result = invoke("evaluate", tmp_path / "run", tmp_path / "b.csv", "--json")
-    assert json.loads(result.stdout)["error"] < 0.1
+    run = train_quickly(tmp_path / "a.csv")
+    assert told("evaluate", run, tmp_path / "b.csv")["error"] < 0.1
     frame["z"] = "0,25"
     frame.to_csv(tmp_path / "c.csv", index=False, sep=mark)
-    result = invoke("evaluate", tmp_path / "run", tmp_path / "c.csv", "--json")
-    assert "commas in the column x are decimal, as in other columns; if not" in result.stderr
+    said = invoke("evaluate", run, tmp_path / "c.csv").stderr
+    assert "commas in the column x are decimal, as in other columns; if not" in said
 
 
 def test_points_that_may_separate_thousands_in_new_files(tmp_path, caplog):
@@ -257,12 +245,11 @@ def test_points_that_may_separate_thousands_in_new_files(tmp_path, caplog):
     frame.to_csv(tmp_path / "a.csv", index=False)
     words = [f"{n:,}".replace(",", ".") for n in sold]
     frame.assign(sold=words).to_csv(tmp_path / "b.csv", index=False, sep=";")
-    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", tmp_path / "run")
-    invoke("train", tmp_path / "a.csv", *how, "--test", tmp_path / "b.csv")
+    run = train_quickly(tmp_path / "a.csv", "--test", tmp_path / "b.csv")
     said = "points in the column sold may separate thousands"
     assert said in caplog.text
-    assert said in invoke("evaluate", tmp_path / "run", tmp_path / "b.csv").stderr
-    assert said in invoke("predict", tmp_path / "run", tmp_path / "b.csv", "--out", "-").stderr
+    assert said in invoke("evaluate", run, tmp_path / "b.csv").stderr
+    assert said in invoke("predict", run, tmp_path / "b.csv", "--out", "-").stderr
 
 
 def test_commas_in_all_new_numbers_are_doubted(tmp_path):
@@ -270,9 +257,8 @@ def test_commas_in_all_new_numbers_are_doubted(tmp_path):
     frame = pd.DataFrame({"a": [f"{n:,}" for n in sold], "b": sold % 7})
     frame.assign(y=np.where(sold > 5000, "hi", "lo")).to_csv(tmp_path / "a.csv", index=False)
     frame.to_csv(tmp_path / "b.csv", index=False, sep=";")
-    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", tmp_path / "run")
-    invoke("train", tmp_path / "a.csv", *how)
-    result = invoke("predict", tmp_path / "run", tmp_path / "b.csv", "--out", "-")
+    run = train_quickly(tmp_path / "a.csv")
+    result = invoke("predict", run, tmp_path / "b.csv", "--out", "-")
     assert "commas in the column a may separate thousands; if so, remove them" in result.stderr
 
 

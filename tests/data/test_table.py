@@ -13,7 +13,7 @@ import sparsegp
 from sparsegp.data import as_table, blocks, table_from_arrays
 from sparsegp.data.frames import Frame
 from sparsegp.errors import DataError
-from tests.processes import invoke, told
+from tests.processes import predicted, told, train_quickly
 
 
 def test_chunks_by_rows(monkeypatch):
@@ -162,10 +162,10 @@ def test_columns_of_any_names_come_in_any_order(names, sample):
             model.predict_proba(pd.DataFrame(X, columns=list("efgh")))
 
 
-def predicted(run, path):
-    """Return the first probability of each row that `predict` writes."""
-    lines = invoke("predict", run, path, "--out", "-").stdout.splitlines()
-    return [float(line.split(",")[2]) for line in lines[1:]]
+def assert_predicted(run, path, rows):
+    """Check the first probability of each row that `predict` writes."""
+    found = [float(line.split(",")[2]) for line in predicted(run, path).splitlines()[1:]]
+    np.testing.assert_allclose(found, sparsegp.load(run).predict_proba(rows)[:, 0])
 
 
 def test_a_header_of_numbers_is_that_of_the_training_file(tmp_path):
@@ -173,10 +173,8 @@ def test_a_header_of_numbers_is_that_of_the_training_file(tmp_path):
     rows = pd.DataFrame(rng.normal(size=(60, 3)))
     rows.assign(y=rows[0] > 0).to_csv(tmp_path / "rows.csv", index=False)
     rows[[2, 0, 1]].to_csv(tmp_path / "turned.csv", index=False)
-    run = tmp_path / "run"
-    invoke("train", tmp_path / "rows.csv", "--out", run, "--kernel", "rbf", "--n-active", 9)
-    expected = sparsegp.load(run).predict_proba(rows.to_numpy())
-    np.testing.assert_allclose(predicted(run, tmp_path / "turned.csv"), expected[:, 0])
+    run = train_quickly(tmp_path / "rows.csv")
+    assert_predicted(run, tmp_path / "turned.csv", rows.to_numpy())
 
 
 def test_numbers_are_no_header_of_numbered_columns(tmp_path):
@@ -185,12 +183,11 @@ def test_numbers_are_no_header_of_numbered_columns(tmp_path):
     (tmp_path / "rows.csv").write_text("1,0\n3,0.5\n0,3\n")
     run = tmp_path / "run"
     sparsegp.train(pd.DataFrame(X), X[:, 0] > X[:, 1], kernel="rbf", n_active=9, out=run)
-    expected = sparsegp.load(run).predict_proba(np.array([[1, 0], [3, 0.5], [0, 3]]))
-    np.testing.assert_allclose(predicted(run, tmp_path / "rows.csv"), expected[:, 0])
+    assert_predicted(run, tmp_path / "rows.csv", np.array([[1, 0], [3, 0.5], [0, 3]]))
 
 
 def test_the_number_of_the_label_column_is_known_where_it_has_no_name(frame, tmp_path):
-    path, run = tmp_path / "rows.csv", tmp_path / "run"
+    path = tmp_path / "rows.csv"
     frame[["label", "age", "income"]].to_csv(path, index=False, header=False)
-    invoke("train", path, "--label-column", 0, "--n-active", 10, "--out", run)
+    run = train_quickly(path, "--label-column", 0)
     assert told("evaluate", run, path)["n_unseen"] == 0

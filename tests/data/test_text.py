@@ -18,7 +18,7 @@ from sparsegp.errors import DataError, SettingsError
 from sparsegp.lists import pairs_in, quote_if_needed, words_in
 from sparsegp.report import evaluate
 from tests.data import files
-from tests.processes import invoke, told
+from tests.processes import invoke, predicted, told, train_quickly
 
 PEOPLE = """name,age,height,member,since,city,y
 "Ann, B.",31,1.62,yes,2020-01-31,Köln,a
@@ -647,9 +647,8 @@ def test_decimal_commas_among_words_are_read_alike_by_a_model(tmp_path):
     rows = "".join(f"{n},5;{sizes[n % 3]};{n % 2}\n" for n in range(60))
     (tmp_path / "rows.csv").write_text("a;size;y\n" + rows)
     for more in ((), ("--kinds", "size=category")):
-        how = ("--out", tmp_path / "run", "--n-active", 9, "--kernel", "rbf", "--overwrite")
-        invoke("train", tmp_path / "rows.csv", *how, *more)
-        assert "unknown" not in invoke("evaluate", tmp_path / "run", tmp_path / "rows.csv").output
+        run = train_quickly(tmp_path / "rows.csv", "--overwrite", *more)
+        assert "unknown" not in invoke("evaluate", run, tmp_path / "rows.csv").output
 
 
 @pytest.mark.parametrize(
@@ -663,15 +662,10 @@ def test_decimal_commas_among_words_are_read_alike_by_a_model(tmp_path):
 def test_new_rows_of_one_column_need_no_name(words, tmp_path):
     labels = np.where(words > words[40], "a", "b")
     pd.DataFrame({"w": words, "y": labels}).to_csv(tmp_path / "a.csv", index=False)
-    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", tmp_path / "run")
-    invoke("train", tmp_path / "a.csv", *how)
+    run = train_quickly(tmp_path / "a.csv")
     words.to_csv(tmp_path / "named.csv", index=False, header=["w"])
     words.to_csv(tmp_path / "bare.csv", index=False, header=False)
-    found = [
-        invoke("predict", tmp_path / "run", tmp_path / f"{name}.csv", "--out", "-").stdout
-        for name in ("named", "bare")
-    ]
-    assert found[0] == found[1]
+    assert predicted(run, tmp_path / "named.csv") == predicted(run, tmp_path / "bare.csv")
 
 
 def test_decimal_commas_of_one_column_might_delimit_a_label(tmp_path):
@@ -679,13 +673,12 @@ def test_decimal_commas_of_one_column_might_delimit_a_label(tmp_path):
     rows = [f"{line};{'ab'[n > 40]}" for n, line in enumerate(text.split())]
     (tmp_path / "a.csv").write_text("x;y\n" + "\n".join(rows))
     (tmp_path / "new.csv").write_text(text)
-    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", tmp_path / "run")
-    invoke("train", tmp_path / "a.csv", *how)
-    predict = ("predict", tmp_path / "run", tmp_path / "new.csv", "--out", "-")
-    assert "0,0 may be one number or two" in invoke(*predict, code=2).stderr
-    found = invoke(*predict, "--delimiter", ";").stdout
+    run, new = train_quickly(tmp_path / "a.csv"), tmp_path / "new.csv"
+    refused = invoke("predict", run, new, "--out", "-", code=2).stderr
+    assert "0,0 may be one number or two" in refused
+    found = predicted(run, new, "--delimiter", ";")
     assert found.count(",a,") == 41
-    assert invoke(*predict, "--delimiter", ",").stdout != found
+    assert predicted(run, new, "--delimiter", ",") != found
 
 
 @pytest.mark.parametrize(("n_labels", "are_read"), [(2, True), (10, False)])
@@ -693,13 +686,11 @@ def test_digits_may_be_labels_or_decimals(n_labels, are_read, tmp_path):
     """Decimals that are all among two labels would be a coincidence."""
     lines = [f"{n},{n % n_labels}" for n in range(80)]
     (tmp_path / "a.csv").write_text("\n".join(lines))
-    how = ("--n-active", 20, "--kernel", "10*rbf", "--out", tmp_path / "run")
-    invoke("train", tmp_path / "a.csv", *how)
-    predict = ("predict", tmp_path / "run", tmp_path / "a.csv", "--out", "-")
-    result = invoke(*predict, code=0 if are_read else 2)
+    run, rows = train_quickly(tmp_path / "a.csv"), tmp_path / "a.csv"
+    result = invoke("predict", run, rows, "--out", "-", code=0 if are_read else 2)
     assert ("may be one number or two" in result.stderr) != are_read
-    assert invoke(*predict, "--delimiter", ",").stdout.count("\n") == 81
-    assert "nlpp" in told("evaluate", tmp_path / "run", tmp_path / "a.csv")
+    assert predicted(run, rows, "--delimiter", ",").count("\n") == 81
+    assert "nlpp" in told("evaluate", run, rows)
 
 
 def test_pairs_and_words_are_read_as_they_were_written():

@@ -11,7 +11,7 @@ from sparsegp.fit.prepare import prepare
 from sparsegp.fit.trial import draw_sample
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
-from tests.processes import invoke
+from tests.processes import invoke, train_quickly
 
 
 def readings(n_ids, each, seed=0):
@@ -160,9 +160,8 @@ def test_files_without_the_ids_of_the_training_rows(tmp_path):
     frame = pd.DataFrame({"x": np.arange(90) % 7, "who": np.arange(90) // 3, "y": [*"aab"] * 30})
     frame.to_csv(tmp_path / "a.csv", index=False)
     frame.drop(columns="who").to_csv(tmp_path / "b.csv", index=False)
-    how = ("--id-column", "who", "--n-active", 20, "--kernel", "10*rbf")
-    invoke("train", tmp_path / "a.csv", "--out", tmp_path / "run", *how)
+    run = train_quickly(tmp_path / "a.csv", "--id-column", "who")
     for old, is_told in (("a", False), ("b", True)):
         out = ("--old", tmp_path / f"{old}.csv", "--out", tmp_path / old)
-        said = invoke("update", tmp_path / "run", tmp_path / "a.csv", *out).stderr
+        said = invoke("update", run, tmp_path / "a.csv", *out).stderr
         assert ("b.csv has no column 'who' of ids: each of its rows" in said) == is_told
