@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 import sparsegp
 from sparsegp.cli.program import program
 from sparsegp.settings.sparse import DEFAULT_KERNEL
+from sparsegp.store import folder_of
 
 ROOT = Path(sparsegp.__file__).parents[1]
 PATIENCE = 120.0
@@ -109,9 +110,10 @@ def wait_until(happened: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     return True
 
 
-def checkpoints(run: Path) -> list[int]:
+def checkpoints(run: str | Path) -> list[int]:
     """Return the numbers of the checkpoints of a run, in order."""
-    return sorted(int(path.name[11:19]) for path in run.glob("checkpoint-*.zarr.zip"))
+    names = folder_of(run).sizes()
+    return sorted(int(name[11:19]) for name in names if name.startswith("checkpoint-"))
 
 
 def worker_processes(of: int) -> list[psutil.Process]:

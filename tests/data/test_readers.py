@@ -2,7 +2,6 @@
 
 import pickle
 import re
-import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from sparsegp.data import blocks, encode, open_dataset
 from sparsegp.data.readers import COLUMNAR, FORMATS
 from sparsegp.errors import DataError
 from tests.data import files
-from tests.processes import environment, run_python
+from tests.processes import environment, free_port, run_python
 from tests.s3 import require_keys
 
 
@@ -363,9 +362,8 @@ class TestS3:
         assert re.fullmatch(rf"error: cannot read {s3}/{name}\S*: no permission\n", said)
 
     def test_no_server(self, s3_keys, train):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            address = f"http://127.0.0.1:{free.getsockname()[1]}"
-        said = train("s3://a/X.npy", **s3_keys | {"AWS_ENDPOINT_URL": address})
+        nowhere = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"}
+        said = train("s3://a/X.npy", **s3_keys | nowhere)
         assert re.fullmatch(r"error: cannot read s3://a/X\.npy: .*Endpoint.*\n", said)
 
     @pytest.mark.slow

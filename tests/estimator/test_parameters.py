@@ -61,11 +61,9 @@ def test_parameters_are_settings_and_documented(estimator):
         (2, {}, {"active_per_class": True}),
     ],
 )
-def test_predicts_what_the_model_of_train_predicts(iris, n_classes, given, settings):
+def test_predicts_what_the_model_of_train_predicts(iris, words, n_classes, given, settings):
     """What is left open suits the likelihood, here and there."""
-    X, y = iris
-    names = np.array(["setosa", "versicolor", "virginica"])[y]
-    X, y = X[y >= 3 - n_classes], names[y >= 3 - n_classes]
+    X, y = (rows[iris[1] >= 3 - n_classes] for rows in (iris[0], words))
     named = {name: value if isinstance(value, str) else str(value) for name, value in given.items()}
     model = train(X, y, n_active=20, seed=3, **named, **settings)
     more = {"n_active": np.int64(20), "random_state": np.int32(3), "settings": settings}

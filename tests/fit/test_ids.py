@@ -12,6 +12,7 @@ from sparsegp.fit.trial import draw_sample
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from tests.processes import invoke, train_quickly
+from tests.runs import nlpp
 
 
 def readings(n_ids, each, seed=0):
@@ -128,8 +129,7 @@ NEW = readings(200, 1, seed=1)
 
 
 def nlpp_of_new(model):
-    p = model.predict_proba(NEW[list("abcd")].to_numpy())
-    return float(-np.log(p[np.arange(len(NEW)), NEW["y"]]).mean())
+    return nlpp(model, NEW[list("abcd")].to_numpy(), NEW["y"])
 
 
 def test_rows_of_an_update_and_copies_have_their_ids(table):
@@ -147,12 +147,12 @@ def test_rows_of_an_update_and_copies_have_their_ids(table):
 
 def test_probabilities_are_for_new_ids(table):
     """Labels of known patients say nothing of new ones, who are half of each class."""
-    frame, nlpp = readings(60, 8), {}
+    frame, found = readings(60, 8), {}
     for together, columns in {True: {}, False: {"id_column": None, "drop": ["patient"]}}.items():
         model = sparsegp.train(table(frame, **columns), n_active=100)
-        nlpp[together] = nlpp_of_new(model)
-    assert nlpp[True] < 0.75
-    assert nlpp[False] > 0.9
+        found[together] = nlpp_of_new(model)
+    assert found[True] < 0.75
+    assert found[False] > 0.9
 
 
 def test_files_without_the_ids_of_the_training_rows(tmp_path):

@@ -16,7 +16,7 @@ from sparsegp.data import open_dataset
 from sparsegp.runtime import open_runtime
 from tests.processes import KERNEL, ROOT, environment, free_port, run_python, wait_until
 from tests.runs import assert_same
-from tests.runtime.blocks import Tally
+from tests.runtime.blocks import Tally, parts
 
 PATH = f"{os.environ['PATH']}:/usr/sbin"
 PROGRAMS = [shutil.which(name, path=PATH) for name in ("munged", "slurmctld", "slurmd", "sbatch")]
@@ -175,7 +175,7 @@ def test_jobs_as_workers(slurm, tmp_path, monkeypatch):
     path.write_text(yaml.safe_dump({**ready, "workers": 2, "memory": "500MB", "seconds": 60}))
     with open_runtime(path) as runtime:
         assert runtime._client.scheduler.address.startswith("tls://")
-        runtime.build(Tally, [{"index": k} for k in range(2)])
+        runtime.build(Tally, parts(2))
         assert len(set(runtime.map_blocks("process"))) == 2
         keys = list(tmp_path.glob(".dask-jobqueue*key*"))
         assert keys

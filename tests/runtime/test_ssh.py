@@ -16,7 +16,7 @@ import yaml
 from sparsegp.errors import ClusterError
 from sparsegp.runtime import open_runtime
 from tests.processes import environment, free_port, make_certificate, start_python, wait_until
-from tests.runtime.blocks import Tally
+from tests.runtime.blocks import Tally, parts
 
 pytest.importorskip("asyncssh")
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -102,7 +102,7 @@ def test_machines_over_ssh_with_a_certificate(server, tmp_path):
     ):
         assert runtime._client.scheduler.address.startswith("tls://127.0.0.1")
         assert runtime.n_workers == 2
-        runtime.build(Tally, [{"index": k} for k in range(2)])
+        runtime.build(Tally, parts(2))
         processes = set(runtime.map_blocks("process"))
         assert len(processes) == 2
         assert processes <= {process.pid for process in remote(server)}

@@ -20,6 +20,7 @@ from sparsegp.store import (
     read_run,
     write_file,
 )
+from tests.processes import checkpoints
 from tests.runs import Stopper, assert_same, data_for, train
 from tests.store.test_folders import get, put
 from tests.store.writer import RUN
@@ -49,11 +50,6 @@ def directory(place, overwrite=False):
 
 def save(run, *steps):
     return [run.save(step, {"step": step}, {"x": np.arange(step % 1000)}) for step in steps]
-
-
-def steps_of(place):
-    names = folder_of(place).sizes()
-    return sorted(int(name[11:19]) for name in names if name.startswith("checkpoint-"))
 
 
 def damage(place, step):
@@ -185,9 +181,9 @@ def test_checkpoints_without_a_run_are_overwritten_before_a_search(place):
 def test_the_newest_are_kept(begin, place):
     run = begin(2)
     save(run, 0, 40, 80, 120, 123456789)
-    assert steps_of(place) == [120, 12345678]
+    assert checkpoints(place) == [120, 12345678]
     save(run, 60)
-    assert steps_of(place) == [60]  # the others are of a course that was given up
+    assert checkpoints(place) == [60]  # the others are of a course that was given up
     with pytest.raises(SettingsError, match="at least 1, got 0"):
         begin(0)
 
@@ -206,7 +202,7 @@ def test_damaged_ones_are_passed_over(begin, place, warnings):
     assert "must be a sparsegp-checkpoint" in warnings[1]
     assert "checkpoint-00000120.zarr.zip is damaged" in warnings[2]
     assert save(run, 120) == [True]  # takes the place of the damaged one
-    assert steps_of(place) == [80, 120]
+    assert checkpoints(place) == [80, 120]
     assert run.load()[0] == 120
     for step in (80, 120):
         damage(place, step)
@@ -228,7 +224,7 @@ def test_of_two_drivers_in_a_store_one_goes_on(begin, place, warnings):
     with pytest.raises(StoreError, match="another process goes on"):  # it is behind
         save(second, 100)
     save(third, 160)
-    assert steps_of(place) == [80, 120, 160]
+    assert checkpoints(place) == [80, 120, 160]
     with pytest.raises(StoreError, match="holds an unfinished run"):
         begin(resume=False)
     assert warnings == []
