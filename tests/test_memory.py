@@ -155,8 +155,8 @@ SHAPE = Shape(200_000, 50, 4, 1000, TrainSettings(n_active=1000), n_workers=4)
 DRIVER = Room("this process", "laptop", 10**12)
 
 
-def nodes(free, count=4, **named):
-    return [DRIVER, *(Room(f"worker {i}", f"node {i}", free, **named) for i in range(count))]
+def nodes(free, **named):
+    return [DRIVER, *(Room(f"worker {i}", f"node {i}", free, **named) for i in range(4))]
 
 
 @pytest.mark.parametrize(

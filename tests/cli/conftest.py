@@ -12,12 +12,12 @@ from tests.processes import invoke, start_python
 WARNINGS = ("-W", "error", "-W", "ignore:unclosed file:ResourceWarning")
 
 
-def blobs(n, seed, n_classes=3, p=4):
+def blobs(n, seed):
     """Overlapping clusters, so that training errors and ties stay rare."""
     rng = np.random.default_rng(seed)
-    y = rng.integers(0, n_classes, size=n)
-    centres = np.random.default_rng(99).standard_normal((n_classes, p)) * 1.5
-    return centres[y] + rng.standard_normal((n, p)), y
+    y = rng.integers(0, 3, size=n)
+    centres = np.random.default_rng(99).standard_normal((3, 4)) * 1.5
+    return centres[y] + rng.standard_normal((n, 4)), y
 
 
 @pytest.fixture(scope="session")

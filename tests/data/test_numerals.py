@@ -113,9 +113,9 @@ def test_a_form_knows_its_decimal_mark():
         assert math.isnan(value_of(word, form))
 
 
-def raw_table(n=240, comma=False):
+def raw_table(comma=False):
     """Return a table with numbers written in several ways, and the same numbers."""
-    rng = np.random.default_rng(n)
+    rng, n = np.random.default_rng(240), 240
     plain = pd.DataFrame({"price": np.round(rng.lognormal(7, 1, n), 2)})
     plain["share"] = np.round(rng.uniform(0, 100, n), 1)
     plain["sold"] = rng.integers(0, 5000, n) * rng.integers(0, 2, n)

@@ -21,10 +21,10 @@ from sparsegp.likelihoods import Gaussian
 both = pytest.mark.parametrize("kind", [SparseGPRegressor, DenseGPRegressor])
 
 
-def sine(n, noise=0.2):
+def sine(n):
     rng = np.random.default_rng(0)
     X = rng.uniform(-5.0, 5.0, (n, 1))
-    return X, 30.0 + 4.0 * np.sin(2.0 * X[:, 0]) + 4.0 * noise * rng.standard_normal(n)
+    return X, 30.0 + 4.0 * np.sin(2.0 * X[:, 0]) + 0.8 * rng.standard_normal(n)
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ def test_static_scores_ignore_the_marginals_and_others_do_not(name):
     assert same == criterion.static
 
 
-def randomly(rows, seed=0):
+def randomly(rows, seed):
     n = len(rows)
     now = Marginals(rows, np.zeros(n, np.int64), np.zeros((n, 2)), np.ones((n, 1)))
     return Random(seed).scores(RULE, now)

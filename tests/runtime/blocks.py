@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 
 from sparsegp.runtime.base import Message, Runtime
 from sparsegp.runtime.threads import ThreadRuntime
-from tests.processes import PATIENCE, wait_until
+from tests.processes import wait_until
 
 
 def parts(n_blocks: int) -> list[dict[str, Any]]:
@@ -40,9 +40,8 @@ class Tally:
         self.step = 0
         self.answer = 0.0
 
-    def add(self, step: int, seconds: float = 0.0) -> float:
+    def add(self, step: int) -> float:
         if step == self.step + 1:
-            time.sleep(seconds)
             self.rows += np.random.default_rng((self.index, step)).normal(size=self.rows.shape)
             self.step, self.answer = step, float(self.rows.sum())
         elif step != self.step:
@@ -131,41 +130,41 @@ FACTORY = partial(Tally, rows=np.zeros(6))
 
 
 class Rounds:
-    """Rounds of some blocks; the driver's recovery repeats those done so far."""
+    """Rounds of five blocks; the driver's recovery repeats those done so far."""
 
-    def __init__(self, runtime: Runtime, n_blocks: int = 5) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.done: list[Message] = []
         self.answers: list[list[float]] = []
         runtime.recovery = lambda: list(self.done)
-        runtime.build(FACTORY, parts(n_blocks))
+        runtime.build(FACTORY, parts(5))
 
-    def go_on(self, n_steps: int = 1, seconds: float = 0.0) -> None:
+    def go_on(self, n_steps: int = 1) -> None:
         for _ in range(n_steps):
             step = len(self.answers) + 1
-            self.answers.append(self.runtime.map_blocks("add", step, seconds))
+            self.answers.append(self.runtime.map_blocks("add", step))
             self.done.append(("add", (step,)))
 
-    def go_on_until(self, happened: Callable[[], bool], at_most: float = PATIENCE) -> None:
+    def go_on_until(self, happened: Callable[[], bool]) -> None:
         def look() -> bool:
             self.go_on()
             time.sleep(0.05)  # not so many that to repeat them takes long
             return happened()
 
-        assert wait_until(look, at_most)
+        assert wait_until(look)
 
 
-def undisturbed(n_steps: int, n_blocks: int = 5) -> list[list[float]]:
+def undisturbed(n_steps: int) -> list[list[float]]:
     with ThreadRuntime(1) as runtime:
-        rounds = Rounds(runtime, n_blocks)
+        rounds = Rounds(runtime)
         rounds.go_on(n_steps)
     return rounds.answers
 
 
 @contextmanager
-def checked(runtime: Runtime, n_blocks: int = 5) -> Iterator[Rounds]:
+def checked(runtime: Runtime) -> Iterator[Rounds]:
     """Yield rounds that are compared in the end with those that nothing disturbed."""
-    rounds = Rounds(runtime, n_blocks)
+    rounds = Rounds(runtime)
     yield rounds
     rounds.go_on(3)
-    assert rounds.answers == undisturbed(len(rounds.answers), n_blocks)
+    assert rounds.answers == undisturbed(len(rounds.answers))
