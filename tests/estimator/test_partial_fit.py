@@ -25,15 +25,21 @@ def classifier(**parameters):
     return SparseGPClassifier(kernel="30*matern32", n_jobs=1, **{"n_active": 80, **parameters})
 
 
+def fitted_in(parts, classes, **parameters):
+    """A classifier that has learnt from some pairs of rows and labels, one after the other."""
+    found = classifier(**parameters)
+    for X, y in parts:
+        found.partial_fit(X, y, classes=classes)
+    return found
+
+
 def named(X):
     return pd.DataFrame(X, columns=list("abc"))
 
 
 def test_parts_are_nearly_as_good_as_all_rows_at_once():
     parts, (X, y) = [stripes(seed) for seed in range(4)], stripes(9, 1000)
-    fitted = classifier()
-    for part in parts:
-        fitted.partial_fit(*part, classes={"right", "left", "middle"})
+    fitted = fitted_in(parts, {"right", "left", "middle"})
     whole = classifier().fit(*(np.concatenate(each) for each in zip(*parts, strict=True)))
     assert fitted.score(X, y) > whole.score(X, y) - 0.02
     assert fitted.score(X, y) > classifier().fit(*parts[0]).score(X, y)
@@ -142,9 +148,8 @@ def test_the_first_rows_are_fitted_together(kind):
 def test_classes_may_come_one_after_the_other(parts):
     """What rows of one class choose would last for ever: ten times the NLPP of all at once."""
     (X, y), new = stripes(0, 1000), stripes(9, 1000)
-    found = classifier()
-    for part in np.array_split(np.argsort(y, kind="stable"), parts):
-        found.partial_fit(X[part], y[part], classes=np.unique(y))
+    rows = np.array_split(np.argsort(y, kind="stable"), parts)
+    found = fitted_in([(X[part], y[part]) for part in rows], np.unique(y))
     whole = classifier().fit(X, y)
     nlpp = [log_loss(new[1], each.predict_proba(new[0])) for each in (found, whole)]
     assert nlpp[0] < 1.2 * nlpp[1]
@@ -154,9 +159,8 @@ def test_classes_may_come_one_after_the_other(parts):
 def test_frames_may_begin_with_rows_that_are_alike(columns):
     X, y = stripes(0, 100)
     frame = named(X).assign(c=np.where(X[:, 2] > 0.0, "u", "v"))[columns]
-    found, whole = classifier(), classifier().fit(frame, y)
-    for part in (slice(1), slice(1, 100)):
-        found.partial_fit(frame[part], y[part], classes=np.unique(y))
+    whole = classifier().fit(frame, y)
+    found = fitted_in([(frame[:1], y[:1]), (frame[1:], y[1:])], np.unique(y))
     assert_array_equal(found.predict_proba(frame), whole.predict_proba(frame))
     with pytest.raises(ValueError, match="columns that vary"):
         classifier().fit(frame[:1].loc[[0, 0]], y[:2])
@@ -168,9 +172,9 @@ def test_categories_may_have_new_levels_in_nearly_every_row_at_first(caplog):
     frame = pd.DataFrame({"shop": shop, "name": name, "x": rng.normal(size=2200)})
     frame["shop"] = frame["shop"].map("shop {}".format)
     y = rng.normal(size=150)[shop] + 0.3 * frame["x"] > 0.0
-    found = classifier(n_active=150)
-    for part in np.split(np.arange(1200), [40, 80, 400, 800]):
-        found.partial_fit(frame.iloc[part], y[part], classes=[False, True])
+    rows = np.split(np.arange(1200), [40, 80, 400, 800])
+    parts = [(frame.iloc[part], y[part]) for part in rows]
+    found = fitted_in(parts, [False, True], n_active=150)
     assert "name (too many levels so far)" in caplog.text
     whole = classifier(n_active=150).fit(frame[:1200].drop(columns="name"), y[:1200])
     new = frame[1200:].drop(columns="name")
@@ -262,8 +266,7 @@ def test_many_classes_and_labels_in_words():
     """Labels are compared as words if only one side consists of words, as elsewhere."""
     X = np.random.default_rng(0).normal(size=(250, 2))
     y = np.digitize(X[:, 0], np.linspace(-1.5, 1.5, 24))
-    found = classifier().partial_fit(X[:125], y[:125], classes=range(25))
-    found.partial_fit(X[125:], y[125:].astype(str))
+    found = fitted_in([(X[:125], y[:125]), (X[125:], y[125:].astype(str))], range(25))
     expected = classifier().partial_fit(X, y, classes=range(25))
     assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
 
@@ -272,8 +275,7 @@ def test_many_classes_and_labels_in_words():
 def test_classes_may_be_objects(form):
     X, y = stripes(0, 60)
     labels = pd.Series(y == "left").astype(form).astype(object)
-    found = classifier().partial_fit(X, labels, classes=labels.unique())
-    found.partial_fit(X, labels, classes=labels.unique())
+    found = fitted_in([(X, labels)] * 2, labels.unique())
     assert_array_equal(found.classes_, classifier().fit(X, labels).classes_)
     assert found.score(X, labels) > 0.8
 
@@ -290,8 +292,7 @@ def test_times_in_words_are_times(are_first_words):
     frame, y = pd.DataFrame({"t": times}), times.day_of_week < 3
     words = frame.astype(str)
     first, then = (words, frame) if are_first_words else (frame, words)
-    found = classifier().partial_fit(first[:100], y[:100], classes=[False, True])
-    found.partial_fit(then[100:], y[100:])
+    found = fitted_in([(first[:100], y[:100]), (then[100:], y[100:])], [False, True])
     assert found.score(frame, y) > 0.9
 
 
@@ -349,31 +350,26 @@ def test_later_values_are_written_as_the_first(first, then):
 )
 def test_numbers_in_words_may_come_in_parts(form):
     """Some are bare, as all may be in one table."""
-    rng, found = np.random.default_rng(0), classifier()
-    for _ in range(3):
-        x = 10 ** rng.uniform(0, 5, 80)
-        frame, y = pd.DataFrame({"x": [form(each) for each in x]}), (x > 400).astype(int)
-        found.partial_fit(frame, y, classes=[0, 1])
+    numbers = 10 ** np.random.default_rng(0).uniform(0, 5, (3, 80))
+    parts = [(pd.DataFrame({"x": map(form, x)}), (x > 400).astype(int)) for x in numbers]
+    found = fitted_in(parts, [0, 1])
     assert found.model_.encoding.columns[0].form
-    assert found.score(frame, y) > 0.9
+    assert found.score(*parts[-1]) > 0.9
 
 
 @pytest.mark.parametrize("first", [["3 years", "1 year"], ["5mg", "10mg"], ["$10", "$20"]])
 def test_few_words_of_numbers_may_become_a_category(first):
-    y, then = np.arange(40) % 2, [first[0], "other"]
-    found = classifier().partial_fit(pd.DataFrame({"c": first * 20}), y, classes=[0, 1])
-    found.partial_fit(pd.DataFrame({"c": then * 20}), y)
+    frames = [pd.DataFrame({"c": words * 20}) for words in (first, [first[0], "other"])]
+    found = fitted_in([(frame, np.arange(40) % 2) for frame in frames], [0, 1])
     assert found.model_.encoding.columns[0].kind == "category"
 
 
 @pytest.mark.parametrize("dtype", ["bool", "boolean"])
 @pytest.mark.parametrize("then", [np.int64, np.float64, bool])
 def test_truth_values_and_numbers_go_together(dtype, then):
-    y, x = np.arange(80) % 2, np.arange(80) % 7
-    found = classifier().partial_fit(
-        pd.DataFrame({"c": pd.Series(y == 1, dtype=dtype)}), y, classes=[0, 1]
-    )
-    found.partial_fit(pd.DataFrame({"c": x.astype(then)}), y)
+    y, numbers = np.arange(80) % 2, (np.arange(80) % 7).astype(then)
+    columns = pd.Series(y == 1, dtype=dtype), numbers
+    found = fitted_in([(pd.DataFrame({"c": column}), y) for column in columns], [0, 1])
     assert found.model_.names in {None, ("c",)}
 
 
@@ -382,8 +378,7 @@ def test_times_of_any_type_go_together():
     forms = [days, days.dt.to_period("D"), days.astype(pd.ArrowDtype(pyarrow.date32()))]
     models = []
     for form in [*forms, days.astype(str)]:
-        found = classifier().partial_fit(pd.DataFrame({"t": days}), y, classes=[0, 1])
-        found.partial_fit(pd.DataFrame({"t": form}), y)
+        found = fitted_in([(pd.DataFrame({"t": each}), y) for each in (days, form)], [0, 1])
         models.append(found.predict_proba(pd.DataFrame({"t": days})))
         assert_array_equal(models[0], models[-1])
 
@@ -392,8 +387,7 @@ def test_times_of_any_type_go_together():
 def test_words_that_end_like_time_zones_are_words(then):
     y, words = np.arange(60) % 2, [["under 18", "over 60"], [then, "over 60"]]
     for first, other in (words, words[::-1]):
-        found = classifier().partial_fit(pd.DataFrame({"w": first * 30}), y, classes=[0, 1])
-        found.partial_fit(pd.DataFrame({"w": other * 30}), y)
+        found = fitted_in([(pd.DataFrame({"w": w * 30}), y) for w in (first, other)], [0, 1])
         assert found.score(pd.DataFrame({"w": other * 30}), y) == 1.0
 
 
@@ -419,8 +413,7 @@ def test_columns_may_have_no_values_at_first(then):
     whole = pd.concat([objects.assign(a=None), objects])
     whole = classifier().fit(whole, np.tile(labels, 2))
     for nothing in (np.nan, None, pd.NaT):
-        found = classifier().partial_fit(frame.assign(a=nothing), labels, classes=[0, 1])
-        found.partial_fit(frame, labels)
+        found = fitted_in([(frame.assign(a=nothing), labels), (frame, labels)], [0, 1])
         assert_array_equal(found.predict_proba(frame), whole.predict_proba(frame))
 
 
@@ -469,6 +462,5 @@ def test_a_category_of_numbers_stays_one_beside_plain_numbers():
     X, y = stripes(0)
     frame = named(X).assign(code=np.arange(len(X)) % 3)
     first = frame[:100].astype({"code": "category"})
-    fitted = classifier().partial_fit(first, y[:100], classes=np.unique(y))
-    fitted.partial_fit(frame[100:], y[100:])
+    fitted = fitted_in([(first, y[:100]), (frame[100:], y[100:])], np.unique(y))
     assert {"code=0", "code=1", "code=2"} <= {*fitted.model_.names}
