@@ -54,7 +54,7 @@ def test_defaults_are_those_of_the_command():
     assert "--old DATA" in new
 
 
-def test_names_are_completed(monkeypatch):
+def test_names_are_completed():
     (option,) = (each for each in train.params if each.name == "criterion")
     context = train.make_context("train", ["digits"])
     assert [each.value for each in option.shell_complete(context, "en")] == ["entropy"]

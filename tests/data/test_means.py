@@ -54,11 +54,10 @@ def means_of(table):
     return found.rename(columns=lambda name: name.removeprefix("shop: mean of "))
 
 
-def by_hand(own, y, others, theirs, label):
-    """The mean of a label over other rows of the same level, as a deviation from all rows."""
-    overall = (theirs == label).mean() if label is not None else theirs.mean()
-    hit = (theirs == label).astype(float) if label is not None else theirs
-    each = pd.DataFrame({"level": others, "hit": hit}).groupby("level")["hit"]
+def by_hand(own, others, numbers):
+    """The means of numbers over other rows of the same level, as deviations from all rows."""
+    overall = numbers.mean()
+    each = pd.DataFrame({"level": others, "number": numbers}).groupby("level")["number"]
     means = (each.sum() + PRIOR * overall) / (each.count() + PRIOR) - overall
     return own.map(means).fillna(0.0)
 
@@ -71,7 +70,7 @@ def test_new_rows_have_the_means_of_all_training_rows(rows):
     new = table_from_frame(drawn(2)[0]).encoded(table.encoding)
     shop = drawn(2)[0]["shop"].where(lambda names: names.isin(column.rare))
     for label in range(3):
-        expected = by_hand(shop, None, frame["shop"], y, label)
+        expected = by_hand(shop, frame["shop"], 1.0 * (y == label))
         assert_allclose(means_of(new)[str(label)], expected, atol=1e-6)
     assert shop.isna().any()
 
@@ -144,7 +143,7 @@ def test_targets_of_a_regression_are_standardised():
     column = tables[0].encoding.columns[1]
     new = table_from_frame(frame).encoded(tables[0].encoding)
     shop = frame["shop"].where(lambda names: names.isin(column.rare))
-    expected = by_hand(shop, None, frame["shop"], (y - y.mean()) / y.std(), None)
+    expected = by_hand(shop, frame["shop"], (y - y.mean()) / y.std())
     assert_allclose(means_of(new).iloc[:, 0], expected, atol=1e-6)
 
 
