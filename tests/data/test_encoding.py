@@ -295,14 +295,6 @@ def test_what_a_model_does_not_take_for_numbers(values, dtype):
         real_numbers(rows.astype(str), "T")
 
 
-@pytest.mark.parametrize("dtype", ["object", "str", "timestamp[ns, Asia/Tokyo][pyarrow]"])
-def test_dates_with_a_time_zone_are_those_in_utc(dtype):
-    days = pd.Series(pd.date_range("2020-01-01", periods=9, freq="7h"))
-    local = days.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")
-    for written in (local, local.astype(dtype)):
-        np.testing.assert_array_equal(dates(written), dates(days))
-
-
 HOURS = pd.Series(pd.date_range("2024-03-01", periods=90, freq="7h"))
 IN_NEW_YORK = HOURS.dt.tz_localize("UTC").dt.tz_convert("America/New_York")
 ZONED = [
