@@ -13,13 +13,12 @@ import zarr
 
 import sparsegp
 from sparsegp.data import table_from_arrays
-from sparsegp.errors import SettingsError, StoreError, size
+from sparsegp.errors import SettingsError, size
 from sparsegp.fit import Training
 from sparsegp.memory import Shape, estimate, rows_of_block
 from sparsegp.room import Room, check, remedies, room, shortage
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.dask import DaskRuntime
-from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import DenseSettings, TrainSettings
 from tests.processes import run_python
 
@@ -293,8 +292,3 @@ def test_data_larger_than_the_memory_it_is_given(tmp_path):
     assert re.search(r"error: .*(may|would) fit: .*--scratch DIR", refused)
     run_python(*words, "--scratch", tmp_path)
     assert len(sparsegp.load(tmp_path / "run").rows) == 256
-
-
-def test_a_directory_that_cannot_take_it_is_named(tmp_path):
-    with pytest.raises(StoreError, match=r"cannot reserve 8 MB in .*nowhere.*name another"):
-        zeros_in_file(str(tmp_path / "nowhere"), (1000, 1000), np.float64)

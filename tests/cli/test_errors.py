@@ -234,7 +234,8 @@ def test_overwritten(trained, files, tmp_path):
         both = ("--kernel", kernel, "--overwrite", "--resume")
         one_line(invoke("train", data, *arguments, *both, code=2), "give only one of")
         nowhere = ("--kernel", kernel, "--overwrite", "--scratch", tmp_path / "nowhere")
-        one_line(invoke("train", data, *arguments, *nowhere, code=2), "cannot reserve .*nowhere")
+        said = r"cannot reserve \d\S* \S+ in .*nowhere: .*; name another --scratch"
+        one_line(invoke("train", data, *arguments, *nowhere, code=2), said)
     assert len(sparsegp.load(run).rows) == 40
     record = told("train", data, *arguments, "--overwrite")
     assert record["n_active"] == len(sparsegp.load(run).rows) == 20
