@@ -187,13 +187,6 @@ def test_candidates_bound_the_active_rows_whose_number_is_not_given(how):
     assert len(train("all", X, y, **{"n_active": None, "candidates": 40, **how}).rows) == 40
 
 
-@pytest.mark.parametrize("name", ["resume", "overwrite"])
-def test_flags_are_true_or_false(name, tmp_path):
-    X, y, _ = data_for("all")
-    with pytest.raises(SettingsError, match=f"{name} must be true or false, got 'no'"):
-        train("all", X, y, out=tmp_path, **{name: "no"})
-
-
 REFUSED = {
     "fewer candidates than active rows": {"n_active": 60, "candidates": 59},
     "candidates of another posterior": {**ADF, "candidates": 100},
@@ -233,7 +226,7 @@ def test_a_hyperprior_of_what_a_kernel_lacks_is_refused_before_rows_are_selected
     + [(name, value) for name in ("block_rows", "checkpoint_every") for value in (1.5, "1", True)]
     + [("progress", value) for value in (5, 0, True, "bar", Progress)]
     + [("test", 5), ("test", "digits"), ("test", (np.ones((2, 2)),))]
-    + [("max_trials", 1.5), ("max_seconds", "a")],
+    + [("max_trials", 1.5), ("max_seconds", "a"), ("resume", "no"), ("overwrite", "no")],
 )
 def test_arguments_of_other_types_are_refused_by_name(name, value):
     (X, y, _), call = data_for("pairs"), sparsegp.tune if "max" in name else sparsegp.train
