@@ -226,12 +226,6 @@ def test_what_must_hold(model):
             sparsegp.update(model, *NEW, n_active=wrong)
 
 
-def test_a_class_that_was_not_there(model):
-    labels = np.where(NEW[0][:, 2] > 1.0, 9, NEW[1])
-    updated = sparsegp.update(model, NEW[0], labels, old=OLD)
-    assert updated.classes.tolist() == [0, 1, 2, 9]
-
-
 def test_tables_with_copies_and_of_some_rows(model):
     """Rows that were left out, and families of copies, are those of both tables."""
     table = sparsegp.virtual_rows(model, table_from_arrays(*OLD), lambda X: [X + 0.01])
