@@ -15,7 +15,7 @@ from sparsegp import SparseGPClassifier
 from sparsegp.data import as_table, table_from_arrays
 from sparsegp.data.copies import effective_rows
 from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
-from tests.processes import invoke, told
+from tests.processes import invoke, predicted, told
 from tests.runs import Stopper, nlpp
 
 N = 300
@@ -450,12 +450,11 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
     assert f"has no column '{name}' of weights: all rows count alike" in without.stderr
     assert "weights, which" not in without.stdout
     rows.drop(columns="y").to_csv(tmp_path / "new.csv", index=False, header=header)
-    new = invoke("predict", run, tmp_path / "new.csv", "--drop", name, "--out", "-").stdout
-    shown = invoke("predict", run, tmp_path / "rows.csv", "--out", "-").stdout
-    assert new == shown
-    lines = shown.splitlines()
+    shown = predicted(run, tmp_path / "rows.csv")
+    assert shown == predicted(run, tmp_path / "new.csv", "--drop", name)
+    found = [float(line.split(",")[2]) for line in shown.splitlines()[1:]]
     expected = sparsegp.load(run).predict_proba(rows[["a", "b"]].to_numpy())
-    np.testing.assert_allclose([float(line.split(",")[2]) for line in lines[1:]], expected[:, 0])
+    np.testing.assert_allclose(found, expected[:, 0])
 
 
 # -- what follows a fit -------------------------------------------------------------------------

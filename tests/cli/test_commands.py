@@ -16,7 +16,7 @@ from sparsegp.room import Room
 from sparsegp.store import folder_of
 from tests.data.files import untouched
 from tests.data.test_virtual import pictures
-from tests.processes import invoke, told
+from tests.processes import invoke, told, train_quickly
 from tests.runs import assert_same
 
 
@@ -161,9 +161,8 @@ def test_targets_in_words(tmp_path):
         (tmp_path / name).write_text("size,price\n" + "".join(lines))
         return tmp_path / name
 
-    old, run = write("old.csv", "${:,.2f}", slice(50)), tmp_path / "run"
-    how = ("--task", "regression", "--kernel", "rbf", "--n-active", 20, "--quiet")
-    invoke("train", old, *how, "--out", run)
+    old = write("old.csv", "${:,.2f}", slice(50))
+    run = train_quickly(old, "--task", "regression")
     for number, form in enumerate(("${:,.2f}", "{:.2f}")):
         new = write("new.csv", form, slice(50, 80))
         assert told("evaluate", run, new)["r2"] > 0.99
@@ -252,9 +251,8 @@ def test_updates_heed_the_column_of_weights_of_the_model(tmp_path):
     rows = {"first": table[::3], "new": table[1::3], "bare": table[1::3].drop(columns="w")}
     for name, part in rows.items():
         part.to_csv(tmp_path / f"{name}.csv", index=False)
-    names = ("run", "first.csv", "new.csv", "bare.csv")
-    run, first, new, bare = (tmp_path / name for name in names)
-    invoke("train", first, "--out", run, "--n-active", 20, "--weight-column", "w")
+    first, new, bare = (tmp_path / f"{name}.csv" for name in rows)
+    run = train_quickly(first, "--weight-column", "w")
     for name, old in {"alone": (), "beside": ("--old", first)}.items():
         invoke("update", run, new, *old, "--out", tmp_path / name)
         model = sparsegp.load(tmp_path / name)
@@ -264,20 +262,19 @@ def test_updates_heed_the_column_of_weights_of_the_model(tmp_path):
     assert f"{bare} needs the column of weights 'w'; it has none" in refusal
 
 
-def test_update_with_and_without_old_rows(files, tmp_path):
-    run, data = tmp_path / "run", files / "pair.npz"
-    invoke("train", data, "--out", run, "--n-active", 20)
+def test_update_with_and_without_old_rows(trained, files, tmp_path):
+    data = files / "pair.npz"
     for name, old in {"alone": (), "beside": ("--old", data)}.items():
-        record = told("update", run, data, "--out", tmp_path / name, "--test", data, *old)
-        assert (record["rows"], record["new_rows"], record["n_active"]) == (600, 300, 20)
+        record = told("update", trained, data, "--out", tmp_path / name, "--test", data, *old)
+        assert (record["rows"], record["new_rows"], record["n_active"]) == (600, 300, 40)
         assert record["after"]["error"] < 0.1
         assert sparsegp.load(record["model"]).rows.max() < 600
         assert ("pair.npz" in record["old"]) if old else record["old"] is None
-    result = invoke("update", run, data, "--out", tmp_path / "shown")
+    result = invoke("update", trained, data, "--out", tmp_path / "shown")
     assert "300 rows, after what the model knows of 300 old rows" in result.stdout
     fewer = ("--n-active", 10, "--out", tmp_path / "shown", "--quiet")
-    assert "start again with --overwrite" in invoke("update", run, data, *fewer, code=2).stderr
-    invoke("update", run, data, *fewer, "--overwrite")
+    assert "start again with --overwrite" in invoke("update", trained, data, *fewer, code=2).stderr
+    invoke("update", trained, data, *fewer, "--overwrite")
     assert len(sparsegp.load(tmp_path / "shown").rows) == 10
 
 
