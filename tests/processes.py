@@ -64,7 +64,7 @@ def train_quickly(data: Path, *options: object) -> Path:
     return run
 
 
-def predicted(run: Path, data: Path, *options: object) -> str:
+def predicted(run: str | Path, data: str | Path, *options: object) -> str:
     """Return what `predict` writes about a file."""
     return invoke("predict", run, data, "--out", "-", *options).stdout
 

@@ -43,8 +43,8 @@ def rows():
     return frame, np.digitize(number, [-0.8, 0.8])
 
 
-def learnt(frame, y, is_regression=False, **more):
-    return table_from_frame(frame, y).learnt(is_regression=is_regression, **more)
+def learnt(frame, y, is_regression=False):
+    return table_from_frame(frame, y).learnt(is_regression=is_regression)
 
 
 def means_of(table):

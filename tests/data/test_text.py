@@ -611,14 +611,9 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     rows.to_csv("train.csv.gz", index=False)
     rows.drop(columns="y")[["city", "zip", "id", "age"]].to_csv("new.csv", index=False, sep=";")
     rows.to_parquet("new.parquet")
-
     rows[["y", "age", "id", "zip", "city"]].to_parquet("turned.parquet")
     rows.assign(y="").to_csv("blank.csv", index=False)
     ids = ["--id-column", "id"]
-
-    def run(*words, **how):
-        return invoke(*words, **how).stdout
-
     options = [*ids, "--n-active", 20, "--out", "r", "--test", "turned.parquet"]
     record = told("train", "train.csv.gz", "--kinds", "zip=category", *options)
     figures = told("evaluate", "r", "train.csv.gz")
@@ -626,15 +621,15 @@ def test_predictions_with_ids_of_any_source(tmp_path, monkeypatch):
     known = told("inspect", "r")
     assert known["label"] == "y"
     assert [column["name"] for column in known["inputs"]] == ["zip", "age", "city"]
-    found = run("predict", "r", "train.csv.gz", "--out", "-")  # of which the model knows the ids
+    found = predicted("r", "train.csv.gz")  # of which the model knows the ids
     assert found.splitlines()[0] == "row,id,label,p_no,p_yes"
     assert found.splitlines()[8].startswith("7,k7,")
     for rows in ("train.csv.gz", "new.csv", "new.parquet", "blank.csv"):
-        assert run("predict", "r", rows, *ids, "--out", "-") == found
+        assert predicted("r", rows, *ids) == found
     monkeypatch.setattr("sparsegp.cli.tables.LINES", 7)
     text = (tmp_path / "new.csv").read_text()
-    assert run("predict", "r", "-", *ids, "--out", "-", text=text) == found
-    assert "row 3 (id k3): " in run("explain", "r", "new.csv", "--rows", 3)
+    assert invoke("predict", "r", "-", *ids, "--out", "-", text=text).stdout == found
+    assert "row 3 (id k3): " in invoke("explain", "r", "new.csv", "--rows", 3).stdout
     refused = invoke("evaluate", "r", "blank.csv", code=2).stderr
     assert "line 2 (row 0), column 'y': the label is missing" in refused
     for options in ([], ids):  # ids are no labels
