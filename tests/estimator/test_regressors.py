@@ -123,11 +123,6 @@ def test_fits_as_train_does(diabetes):
     assert_array_equal(estimator.predict(X), model.predict(X))
     assert_array_equal(estimator.active_indices_, model.rows)
     assert estimator.kernel_ == str(model.active.kernels[0])
-    for n_active in (None, 500, 40):  # all rows where they are fewer
-        few = SparseGPRegressor(n_active=n_active, learn="none").fit(X[:40], y[:40])
-        assert (len(few.active_indices_), few.n_active) == (40, n_active)
-        assert [record["n_active"] for record in few.history_] == [40]
-        assert few.history_[0]["train_mse"] > 0.0
 
 
 def test_labels_that_are_no_numbers_are_refused(diabetes):
