@@ -60,6 +60,18 @@ def test_slopes_are_those_of_finite_differences(n_classes, text, exact):
     assert_allclose(slopes, expected, rtol=0.01, atol=0.01 * np.abs(expected).max())
 
 
+def test_the_first_iteration_moves_parameters_of_small_slopes_too():
+    """They move by g / (g + g_max / 2), and by at most 0.7."""
+    rows, kernel = rows_of(3), parse("10*laplace(3, 4, 5)")
+    slopes = rows.value_and_gradient(kernel)[1]
+    of_rows = rows.X, rows.target, rows.weights
+    learnt, _ = learn_by_column(kernel, *of_rows, n_active=rows.n_active, rounds=1)
+    shares = slopes / (np.abs(slopes) + 0.5 * np.abs(slopes).max())
+    moved = learnt.parameters() - kernel.parameters()
+    assert_allclose(moved, 0.7 * shares / np.abs(shares).max(), atol=2e-5)
+    assert np.ptp(np.abs(slopes)) > 0.4 * np.abs(slopes).max()
+
+
 @pytest.mark.parametrize(("nlpp", "expected"), [(0.1, 0.1), (0.6, 0.0931), (0.7, 0.0139)])
 def test_gains_are_relative_to_what_inputs_explain(nlpp, expected):
     """Of an entropy of 0.693 nats, though at least a fiftieth of that."""
