@@ -210,7 +210,7 @@ def check_target(path: Path, overwrite: bool, data: str) -> None:
                 f"{path} exists; choose another --out, or replace it by --overwrite"
             )
         parts = [Path(plain(part.strip())).expanduser() for part in data.split(",")]
-        if any(part.exists() and path.exists() and path.samefile(part) for part in parts):
+        if path.exists() and any(part.exists() and path.samefile(part) for part in parts):
             raise SettingsError(f"{path} holds the rows to predict; choose another --out")
         is_other = not _holds_predictions(path) if path.is_dir() else writer is write_zarr
         if is_other and path.exists():

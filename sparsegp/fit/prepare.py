@@ -300,7 +300,7 @@ def choose_validation_rows(
     n, sizes = len(target), np.bincount(families)
     wanted = settings.n_validation(n, keeps_scale, _largest_class(target))
     rng = np.random.default_rng([settings.seed, n])
-    chosen, are_single = np.zeros(len(sizes), dtype=bool), sizes.max() == 1
+    chosen = np.zeros(len(sizes), dtype=bool)
     codes = np.zeros(n, np.int64) if is_regression_target(target) else target
     rows, ends = np.argsort(families, kind="stable"), np.cumsum(sizes)
     room = np.bincount(codes) // 2
@@ -310,7 +310,7 @@ def choose_validation_rows(
         if sizes[one] > wanted:
             continue
         taken = np.bincount(codes[rows[ends[one] - sizes[one] : ends[one]]], minlength=len(room))
-        if are_single or (taken <= room).all():
+        if (taken <= room).all():
             chosen[one] = True
             wanted, room = wanted - sizes[one], room - taken
     if wanted and not chosen.any():  # all families are larger

@@ -93,6 +93,15 @@ def test_of_families_that_are_too_large_the_smallest_validates():
     assert_array_equal(validation, families == 0)
 
 
+def test_at_most_half_of_the_rows_of_a_class_validate():
+    target = np.repeat([0, 1, 2, 3], [1, 2, 4000, 5000])
+    for seed in range(60):
+        settings = TrainSettings.given(n_active=100, seed=seed)
+        validation = choose_validation_rows(target, settings, np.arange(len(target)))
+        assert validation.sum() == settings.n_validation(len(target), n_largest=5000)
+        assert (np.bincount(target[validation], minlength=4)[:2] <= [0, 1]).all()
+
+
 def test_folds_have_their_share_of_every_class_and_keep_copies_together():
     target = np.repeat([0, 1, 2], [50, 30, 20])
     folds = choose_folds(target, TrainSettings(), np.arange(100))
