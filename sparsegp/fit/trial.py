@@ -18,7 +18,7 @@ from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.prepare import Prepared, stratified_folds
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
-from sparsegp.learning.by_column import TOLERANCE, learn_by_column, with_ard
+from sparsegp.learning.by_column import Pace, learn_by_column, with_ard
 from sparsegp.learning.linear_rows import is_regression_target, target_log_p
 from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
 from sparsegp.learning.plan import MAX_HELD_OUT
@@ -36,12 +36,14 @@ SLOPE_ROWS = 2000
 """Maximum number of rows at which gradients of latent means are computed."""
 ARD_ROWS = 3000
 """Maximum number of rows from which per-column length scales or a metric are learnt."""
-ARD_ACTIVE, ROUNDS = (200, 300), (7, 12)
-"""Active rows, and iterations, when length scales are learnt: for classes, and for a regression,
-whose targets carry more information."""
-EARLY_TOLERANCE, FINAL_TOLERANCE = 0.002, 0.005
-"""Relative gain of an iteration at which length scales for classes stop that may be re-estimated
-later, and at which re-estimation from all rows stops."""
+ARD_ACTIVE, PACES = (200, 300), (Pace(8), Pace(12))
+"""Active rows when length scales are learnt, and the pace: for classes, and for a regression, whose
+targets carry more information."""
+BRISK = Pace(7, tolerance=0.002, first=0.7, evenness=2 / 3)
+"""Pace for classes with one held-out set, where length scales may be re-estimated later, and then:
+the NLPP stays the same (docs/benchmarks/search.md), but not with fewer rows."""
+FINAL_TOLERANCE = 0.005
+"""Relative gain of an iteration at which re-estimation from all rows stops."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,11 +275,12 @@ class PartialFits:
 
     def learnt_by_column(self, kernel: Kernel) -> list[Kernel]:
         """Return the kernel of each part, with per-column length scales learnt from its rows."""
-        n_active = ARD_ACTIVE[is_regression_target(self.sample.target)]
+        is_regression = is_regression_target(self.sample.target)
+        pace = self._brisk if self.sample.parts == 1 else PACES[is_regression]
         kernel = with_ard(kernel, self.sample.X.shape[1])
-        how = n_active, self._early_tolerance if self.sample.parts == 1 else TOLERANCE
         parts = zip(self.inputs, (rows[:ARD_ROWS] for rows, _ in self.splits), strict=True)
-        return [self._learnt(kernel, X, rows, *how)[0] for X, rows in parts]
+        n_active = ARD_ACTIVE[is_regression]
+        return [self._learnt(kernel, X, rows, n_active, pace)[0] for X, rows in parts]
 
     def reestimated(self, kernel: Kernel, trial: Trial) -> tuple[Kernel, float]:
         """Return the kernel re-estimated from rows of all parts, and its two-fold NLPP.
@@ -287,24 +290,23 @@ class PartialFits:
         """
         if trial.metric == NONE:
             kernel = with_ard(kernel, self.sample.X.shape[1])
-        rows = np.arange(trial.first, trial.first + trial.rows)
-        tolerance = self._early_tolerance if trial.first else FINAL_TOLERANCE
-        return self._learnt(kernel, self.inputs[0], rows, trial.n_active, tolerance)
+        rows, pace = np.arange(trial.first, trial.first + trial.rows), self._brisk
+        if not trial.first:
+            pace = pace._replace(tolerance=FINAL_TOLERANCE)
+        return self._learnt(kernel, self.inputs[0], rows, trial.n_active, pace)
 
     @property
-    def _early_tolerance(self) -> float:
-        return TOLERANCE if is_regression_target(self.sample.target) else EARLY_TOLERANCE
+    def _brisk(self) -> Pace:
+        return PACES[1] if is_regression_target(self.sample.target) else BRISK
 
     def _learnt(
-        self, kernel: Kernel, X: Floats, rows: Integers, n_active: int, tolerance: float
+        self, kernel: Kernel, X: Floats, rows: Integers, n_active: int, pace: Pace
     ) -> tuple[Kernel, float]:
         """Run `learn_by_column` on some rows of the sample; X are the inputs of all rows."""
         sample = self.sample
         weights = np.ones(len(rows)) if sample.weights is None else sample.weights[rows]
         of_rows = X[rows], sample.target[rows], weights, sample.groups
-        rounds = ROUNDS[is_regression_target(sample.target)]
-        how: Any = {"n_active": n_active, "rounds": rounds, "tolerance": tolerance}
-        return learn_by_column(kernel, *of_rows, **how)
+        return learn_by_column(kernel, *of_rows, n_active=n_active, pace=pace)
 
     def in_order(self, predicted: Doubles) -> tuple[Doubles, Any, Doubles]:
         """Return predictions, targets and weights over their mean, in order of rows."""

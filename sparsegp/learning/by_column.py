@@ -20,7 +20,7 @@ first order for one more Newton step: Q + <l, dJ/da>.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import entr
@@ -33,16 +33,12 @@ from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.subnormals import drop_tiny
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 
-FIRST, LONGEST = 0.7, 1.0
-"""Largest change of a log parameter in the first iteration, and in any."""
-LEVEL = 0.5
-"""The change of a log parameter in the first iteration is proportional to g / (g + LEVEL g_max),
-where g is the slope and g_max the largest one: the curvature grows with the slope."""
+LONGEST = 1.0
+"""Largest change of a log parameter in an iteration."""
 SHORTEST = 1 / 8
 """Smallest fraction of a step that is tried: values depend slightly on earlier fits."""
-TOLERANCE, LEAST_EXPLAINED = 0.001, 0.02
-"""Relative gain of an iteration at which the ascent stops; and the smallest part of the entropy of
-the classes to which it is relative, see `magnitude`."""
+LEAST_EXPLAINED = 0.02
+"""Smallest part of the entropy of the classes to which gains are relative, see `magnitude`."""
 RIDGE = 2.0
 """Penalty, in nats, on half the squared distance of the log parameters from their initial values.
 Chosen for 400 rows on splits of the training rows of twelve tables.
@@ -60,6 +56,20 @@ FIT_TOLERANCE, CG_TOLERANCE = 3e-5, 0.01
 """Gain per row, in nats, at which a small fit stops; relative residual of a linear system."""
 
 
+class Pace(NamedTuple):
+    """How fast an ascent proceeds.
+
+    The change of a log parameter in the first iteration is `first` g / (e |g| + (1 - e) g_max),
+    where g is its slope and g_max the largest one. With evenness e, parameters of small slopes move
+    too: their curvature is often small as well.
+    """
+
+    rounds: int  # maximum number of iterations
+    tolerance: float = 0.001  # relative gain of an iteration at which the ascent stops
+    first: float = 0.5
+    evenness: float = 0.0
+
+
 def learn_by_column(
     kernel: Kernel,
     X: Floats,
@@ -68,8 +78,7 @@ def learn_by_column(
     groups: Integers | None = None,
     *,
     n_active: int,
-    rounds: int,
-    tolerance: float = TOLERANCE,
+    pace: Pace,
 ) -> tuple[Kernel, float]:
     """Return the kernel with parameters that maximise the two-fold held-out log probability.
 
@@ -89,11 +98,11 @@ def learn_by_column(
         Row weights.
     groups : Integers (p,), optional
         Group of each column; the columns of a group share a length scale.
-    n_active, rounds : int
-        Maximum numbers of active rows, and of iterations.
-    tolerance : float
-        Gain of an iteration at which the ascent stops, relative to the log probability or, if
-        smaller, to its excess over that of the class shares.
+    n_active : int
+        Maximum number of active rows.
+    pace : Pace
+        Its tolerance is relative to the log probability or, if smaller, to its excess over that of
+        the class shares.
 
     Raises
     ------
@@ -112,12 +121,11 @@ def learn_by_column(
         return value, np.bincount(shared, gradient) - RIDGE * away
 
     ascent = Ascent.at(start, function)
-    slopes = np.abs(ascent.gradient)
-    level = LEVEL * (float(slopes.max()) or 1.0)
-    steps = FIRST * (1.0 + LEVEL) / (slopes + level)
+    slopes, evenness = np.abs(ascent.gradient), pace.evenness
+    steps = pace.first / (evenness * slopes + (1.0 - evenness) * (float(slopes.max()) or 1.0))
     bounds: dict[str, Any] = {"longest": LONGEST, "shortest": SHORTEST}
-    for _ in range(rounds):
-        least = tolerance * magnitude(ascent.value, target, weights)
+    for _ in range(pace.rounds):
+        least = pace.tolerance * magnitude(ascent.value, target, weights)
         if ascent.step(function, lambda right: steps * right, 0.5 * least, **bounds) <= least:
             break
     away = ascent.point - start

@@ -11,7 +11,7 @@ from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Scaling, as_table
 from sparsegp.fit.prepare import prepare
 from sparsegp.fit.trial import (
-    EARLY_TOLERANCE,
+    BRISK,
     FINAL_TOLERANCE,
     SEARCH_FOLDS,
     PartialFits,
@@ -110,7 +110,7 @@ def test_of_few_rows_every_one_is_held_out_once(sample):
 
 
 @pytest.mark.parametrize(("weighted", "metric"), [(False, "none"), (True, "none"), (False, "full")])
-@pytest.mark.parametrize(("first", "tolerance"), [(80, EARLY_TOLERANCE), (0, FINAL_TOLERANCE)])
+@pytest.mark.parametrize(("first", "tolerance"), [(80, BRISK.tolerance), (0, FINAL_TOLERANCE)])
 def test_kernels_are_learnt_again_from_rows_of_all_parts(
     weighted, metric, first, tolerance, sample
 ):
@@ -126,7 +126,9 @@ def test_kernels_are_learnt_again_from_rows_of_all_parts(
         X = PartialFits.of(sample, TrainSettings(), trial).inputs[0]
         rows = slice(first, first + n)
         given = X[rows], sample.target[rows], weights[rows]
-        kernel, nlpp = learn_by_column(kernel, *given, n_active=150, rounds=7, tolerance=tolerance)
+        kernel, nlpp = learn_by_column(
+            kernel, *given, n_active=150, pace=BRISK._replace(tolerance=tolerance)
+        )
     assert (found.kernel, found.nlpp) == (str(kernel), nlpp)
     assert (found.error, found.ece, found.failure) == (None, None, "")
     assert len(kernel.parameters()) == (2 if metric == "full" else 3)

@@ -13,7 +13,7 @@ from sparsegp.errors import NumericalError
 from sparsegp.fit.trial import Sample, run_trial
 from sparsegp.kernels import parse
 from sparsegp.learning import by_column, linear_rows
-from sparsegp.learning.by_column import HeldOut, learn_by_column, with_ard, with_warping
+from sparsegp.learning.by_column import HeldOut, Pace, learn_by_column, with_ard, with_warping
 from sparsegp.learning.trials import Trial
 from sparsegp.settings import TrainSettings
 from tests.differences import central
@@ -60,15 +60,15 @@ def test_slopes_are_those_of_finite_differences(n_classes, text, exact):
     assert_allclose(slopes, expected, rtol=0.01, atol=0.01 * np.abs(expected).max())
 
 
-def test_the_first_iteration_moves_parameters_of_small_slopes_too():
-    """They move by g / (g + g_max / 2), and by at most 0.7."""
+@pytest.mark.parametrize("evenness", [0.0, 0.6, 1.0])
+def test_the_first_iteration_moves_parameters_of_small_slopes_too(evenness):
     rows, kernel = rows_of(3), parse("10*laplace(3, 4, 5)")
     slopes = rows.value_and_gradient(kernel)[1]
     of_rows = rows.X, rows.target, rows.weights
-    learnt, _ = learn_by_column(kernel, *of_rows, n_active=rows.n_active, rounds=1)
-    shares = slopes / (np.abs(slopes) + 0.5 * np.abs(slopes).max())
-    moved = learnt.parameters() - kernel.parameters()
-    assert_allclose(moved, 0.7 * shares / np.abs(shares).max(), atol=2e-5)
+    pace = Pace(1, first=0.7, evenness=evenness)
+    learnt, _ = learn_by_column(kernel, *of_rows, n_active=rows.n_active, pace=pace)
+    shares = slopes / (evenness * np.abs(slopes) + (1 - evenness) * np.abs(slopes).max())
+    assert_allclose(learnt.parameters() - kernel.parameters(), 0.7 * shares, atol=2e-5)
     assert np.ptp(np.abs(slopes)) > 0.4 * np.abs(slopes).max()
 
 
@@ -128,7 +128,7 @@ def test_a_probability_of_more_than_one_is_no_result(monkeypatch):
     rows = rows_of(3)
     known = rows.X, rows.target, rows.weights
     with pytest.raises(NumericalError, match="small fits must come near"):
-        learn_by_column(parse("10*laplace(3, 3, 3)"), *known, n_active=60, rounds=1)
+        learn_by_column(parse("10*laplace(3, 3, 3)"), *known, n_active=60, pace=Pace(1))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_learning_raises_the_log_probability_and_columns_of_a_group_share_scales
     """Also where a column has four of them; numbers have six digits."""
     held_out, kernel = rows_of(3, 160), with_ard(parse(text), 3)
     known = held_out.X, held_out.target, held_out.weights
-    learnt, nlpp = learn_by_column(kernel, *known, np.array([0, 1, 1]), n_active=300, rounds=8)
+    learnt, nlpp = learn_by_column(kernel, *known, np.array([0, 1, 1]), n_active=300, pace=Pace(8))
     assert max(map(len, re.findall(r"[\d.]+", str(learnt)))) <= 8
     scales = np.exp(learnt.parameters()).reshape(parts, -1)[:, 1:]  # after the variance
     scales = scales.reshape(parts, 3, -1)
@@ -178,7 +178,7 @@ def test_a_stretch_where_functions_change_fast_has_a_short_length_scale():
     X = rng.normal(size=(1200, 2))
     target = ((np.sin(12.0 * X[:, 0]) > 0.0) & (X[:, 0] > 0.67)).astype(int)
     kernel = with_warping(parse("20*laplace(2)"), 2)
-    learnt, _ = learn_by_column(kernel, X, target, np.ones(1200), n_active=200, rounds=8)
+    learnt, _ = learn_by_column(kernel, X, target, np.ones(1200), n_active=200, pace=Pace(8))
     fast, slow = scales_of(str(learnt)).reshape(2, 4)
     assert fast[3] < 0.3 * fast[:2].min()
     assert fast[3] < 0.3 * slow.min()
@@ -191,7 +191,7 @@ def test_of_few_rows_only_the_most_relevant_columns_are_warped():
     target = (np.sin(4.0 * X[:, 1]) + X[:, 2] > 0.0).astype(int)
     kernel = with_warping(parse("20*laplace(9, 2, 8, 1, 7)"), 5)
     for _ in range(2):  # and the same ones when they are learnt again
-        kernel, _ = learn_by_column(kernel, X, target, np.ones(n), n_active=60, rounds=3)
+        kernel, _ = learn_by_column(kernel, X, target, np.ones(n), n_active=60, pace=Pace(3))
         scales = scales_of(str(kernel)).reshape(5, 4)
         assert (scales != scales[:, :1]).any(axis=1).tolist() == [False, True, True, False, True]
     assert (scales[[0, 3], 0] != [9.0, 1.0]).all()  # these are learnt too
