@@ -114,9 +114,9 @@ def effective_rows(
     found = _observations(table, groups, counts, is_regression, scheduler)
     if found is None:
         return _merged(table, groups, groups.sums(counts) * factors[groups.first], scheduler)
-    rows, repeats = found
-    weights = None if (repeats * factors[rows] == 1.0).all() else repeats * factors[rows]
-    return replace(taken(table, rows, scheduler), weights=weights, repeats=True)
+    rows, weights = found[0], found[1] * factors[found[0]]
+    known = None if (weights == 1.0).all() else weights
+    return replace(taken(table, rows, scheduler), weights=known, repeats=True)
 
 
 def _merged(table: Table, groups: Groups, weights: Doubles, scheduler: Any) -> Table:

@@ -123,7 +123,8 @@ class Table:
     @property
     def most_rows(self) -> int:
         """Maximum number of rows of a fit, which may repeat those with weights."""
-        return max(len(self.X), min(int(self.counts.sum()), MAX_REPEATED))
+        n = len(self.X)
+        return n if self.weights is None else max(n, min(int(self.weights.sum()), MAX_REPEATED))
 
     def codes(self) -> tuple[Labels, Integers]:
         """Return the classes, and for each row the index of its class; see `encode`.

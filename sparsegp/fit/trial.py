@@ -297,6 +297,7 @@ class PartialFits:
 
     @property
     def _brisk(self) -> Pace:
+        """Pace with one held-out set, and of re-estimation."""
         return PACES[1] if is_regression_target(self.sample.target) else BRISK
 
     def _learnt(

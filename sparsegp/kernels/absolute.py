@@ -300,8 +300,7 @@ class Additive(Absolute, name="additive"):
         return K
 
     def _transform(self, ratios: Floats) -> None:
-        np.negative(ratios, out=ratios)
-        np.exp(ratios, out=ratios)
+        self._abs_derivative(ratios, ratios)  # for an exponential the same as f
 
     def _abs_derivative(self, ratios: Floats, out: Floats | None = None) -> Floats:
         out = np.negative(ratios, out=out)
