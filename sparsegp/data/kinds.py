@@ -281,8 +281,6 @@ def _column(name: str, kind: str, tally: Tally, room: int) -> Column:
     if tally.missing == tally.n:
         return Column(name, kind, missing=share, note="no value")
     varies = tally.low < tally.high
-    if kind == "truth" and not (tally.low[0] >= 0 and tally.high[0] <= 1):
-        kind = "whole number"
     fill = float(np.median(tally.drawn)) if len(tally.drawn) else float(tally.low[0])
     ends = DATE_PARTS if kind == "date" else ([""],)
     parts = (end for end, some in zip(ends, varies, strict=True) if some)

@@ -9,7 +9,7 @@ them: where a kernel knows the level, differences of its means tell which fold h
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -31,13 +31,50 @@ MOST_MEANS, PRIOR = 500_000, 1.0
 """Maximum number of means of a column; weight of the mean of all rows beside those of a level."""
 
 
+@dataclass(frozen=True)
+class Targets:
+    """What means are computed of.
+
+    Parameters
+    ----------
+    y : array (n,) or (n, K)
+        Labels, numbers if `is_regression`; or probabilities of `classes`.
+    is_regression : bool
+    classes : array (K,), optional
+        All possible labels, if these rows may lack some.
+    weights : Doubles (n,)
+        Positive weights of the rows, which count relative to their mean.
+    """
+
+    y: Any
+    is_regression: bool
+    classes: Any
+    weights: Doubles
+
+    def values(self, source: str) -> tuple[list[str], Doubles]:
+        """Return the parts of a column for means, and what these are means of, (n, q).
+
+        That is standardised numbers, or indicators or probabilities of classes; of two classes the
+        second says all. There are no parts for more than `MOST_CLASSES`.
+        """
+        if self.is_regression:
+            return [MEAN], Numbers.of(self.y, source).encode(self.y, source)[:, np.newaxis]
+        known, codes = self.classes, self.y
+        if np.ndim(codes) != 2:
+            known, codes = encode(codes, source, known)
+        if len(known) > MOST_CLASSES:
+            return [], np.empty(0)
+        shares = codes[:, np.newaxis] == np.arange(len(known)) if codes.ndim == 1 else codes
+        some = slice(int(len(known) == 2), None)
+        parts = [f"{MEAN} of {plain_text(label)}" for label in known[some].tolist()]
+        return parts, shares[:, some].astype(np.float64)
+
+
 def learn_means(
     encoding: Encoding,
     frame: Frame,
-    y: Labels | None,
+    targets: Targets,
     source: str,
-    is_regression: bool,
-    classes: Labels | None = None,
     ids: Labels | None = None,
     scheduler: Any = None,
 ) -> Encoding:
@@ -53,59 +90,42 @@ def learn_means(
         With codes.
     frame : Frame
         The training rows (n, p).
-    y : array (n,)
-        Their labels, which are numbers if `is_regression`.
+    targets : Targets
+        Their labels and weights.
     source : str
         Where the rows come from, for messages.
-    classes : array (K,), optional
-        All possible labels, if these rows may lack some.
     ids : array (n,), optional
         Rows with the same one share a fold.
     scheduler : str or callable, optional
         Dask scheduler.
     """
-    many = MANY_OF_NUMBERS if is_regression else MANY_LEVELS
+    many = MANY_OF_NUMBERS if targets.is_regression else MANY_LEVELS
     chosen = [c for c in encoding.columns if c.has_codes and len(c.rare) > many]
+    parts, values = targets.values(source) if chosen else ([], np.empty(0))
+    chosen = [c for c in chosen if len(parts) and len(c.rare) * len(parts) <= MOST_MEANS]
     if not chosen:
         return encoding
-    values, parts = _targets(y, source, is_regression, classes)
-    chosen = [c for c in chosen if len(c.rare) * len(parts) <= MOST_MEANS]
-    if not chosen or len(parts) > MOST_CLASSES:
-        return encoding
+    weights = targets.weights / targets.weights.mean()
     folds = folds_of(encoding, frame, source, ids, scheduler=scheduler)
-    each = (np.split(some, frame.starts[1:]) for some in (values, folds))
+    each = (np.split(some, frame.starts[1:]) for some in (values, weights, folds))
     of_part = partial(_sums, chosen)
     found = compute_each(of_part, frame.parts, *each, scheduler=scheduler)
-    new = {}
+    new, overall = {}, np.average(values, axis=0, weights=weights)
     for column in chosen:
-        sums = np.zeros((FOLDS, column.n_places, len(parts) + 1))
+        sums = np.zeros((FOLDS, column.n_places, len(parts) + 3))
         for part in found:
             places, of_places = part[column.name]
-            sums.reshape(-1, len(parts) + 1)[places] += of_places
+            sums.reshape(-1, sums.shape[-1])[places] += of_places
         sums = sums[:, len(column.levels) : -2]
-        if _share_with_others(sums[..., -1]) > 0.5 and _agreement(sums, values) > AGREEING:
-            means = _means(sums, values.mean(axis=0)).round(6).swapaxes(0, 1)
+        agreement = _agreement(sums[..., :-1], values, weights)
+        if _share_with_others(sums[..., -1]) > 0.5 and agreement > AGREEING:
+            means = _means(sums[..., :-2], overall).round(6).swapaxes(0, 1)
             of_levels = means.reshape(len(column.rare), -1).tolist()
             ends = (*column.parts[: -len(CODE_PARTS)], *parts)
             new[column.name] = replace(column, parts=ends, means=tuple(map(tuple, of_levels)))
     learnt = Encoding(tuple(new.get(c.name, c) for c in encoding.columns))
     require_distinct(learnt.names, f"{source}, once encoded,")
     return learnt
-
-
-def _targets(
-    y: Labels | None, source: str, is_regression: bool, classes: Labels | None
-) -> tuple[Doubles, list[str]]:
-    """Return what means are computed of, (n, q), and the parts of a column for them.
-
-    These are standardised numbers, or indicators of classes; of two the second says all.
-    """
-    if is_regression:
-        return Numbers.of(y, source).encode(y, source)[:, np.newaxis], [MEAN]
-    known, codes = encode(y, source, classes)
-    some = np.arange(len(known))[len(known) == 2 :]
-    parts = [f"{MEAN} of {plain_text(label)}" for label in known[some].tolist()]
-    return (codes[:, np.newaxis] == some).astype(np.float64), parts
 
 
 def folds_of(
@@ -146,11 +166,15 @@ def folds_of(
 
 
 def _sums(
-    columns: Sequence[Column], part: Any, values: Doubles, fold: Integers
+    columns: Sequence[Column], part: Any, values: Doubles, weights: Doubles, fold: Integers
 ) -> dict[str, tuple[Integers, Doubles]]:
-    """Return sums of values (n, q), and numbers of rows, (m, q + 1), of m folds and places."""
+    """Return sums over the rows of m folds and places, (m, q + 3).
+
+    These are sums of values (n, q) times weights (n,), of weights, of their squares, and of ones.
+    """
     found, names = {}, frame_names(part)
-    each = np.column_stack([values, np.ones(len(part))])
+    weight = weights[:, np.newaxis]
+    each = np.column_stack([values * weight, weight, weight**2, np.ones(len(part))])
     for column in columns:
         places = column.places(part.iloc[:, names.index(column.name)])
         known, codes = np.unique(fold * column.n_places + places, return_inverse=True)
@@ -170,7 +194,7 @@ def _share_with_others(counts: Doubles) -> float:
     return float((several * (total[total > 1.0] > several)).sum() / max(several.sum(), 1.0))
 
 
-def _agreement(sums: Doubles, values: Doubles) -> float:
+def _agreement(sums: Doubles, values: Doubles, weights: Doubles) -> float:
     """Return how far labels of the same level agree across folds, in standard errors.
 
     That is the sum of products of deviations from the overall mean in two folds, over all pairs of
@@ -178,21 +202,27 @@ def _agreement(sums: Doubles, values: Doubles) -> float:
 
     Parameters
     ----------
-    sums : Doubles (folds, levels, q + 1)
-        Sums of values, and numbers of rows.
+    sums : Doubles (folds, levels, q + 2)
+        Sums of values times weights, of weights, and of their squares.
     values : Doubles (n, q)
+    weights : Doubles (n,)
     """
-    deviations = sums[..., :-1] - sums[..., -1:] * values.mean(axis=0)
+    overall = np.average(values, axis=0, weights=weights)
+    deviations = sums[..., :-2] - sums[..., -2:-1] * overall
 
     def across(each: Doubles) -> float:
         return float(np.square(each.sum(axis=0)).sum() - np.square(each).sum())
 
-    variance = 2.0 * across(sums[..., -1]) * float(np.square(np.cov(values.T)).sum())
+    covariance = np.cov(values.T, aweights=weights)
+    variance = 2.0 * across(sums[..., -1]) * float(np.square(covariance).sum())
     return across(deviations) / math.sqrt(variance) if variance > 0.0 else 0.0
 
 
 def _means(sums: Doubles, overall: Doubles) -> Doubles:
-    """Return deviations from the overall means without each fold, and of all, (folds + 1, ...)."""
+    """Return deviations from the overall means without each fold, and of all, (folds + 1, ...).
+
+    `sums` (folds, levels, q + 1) are of values times weights, and of weights.
+    """
     total = sums.sum(axis=0)
     some = np.concatenate([total - sums, total[np.newaxis]])
     means: Doubles = (some[..., :-1] + PRIOR * overall) / (some[..., -1:] + PRIOR) - overall

@@ -13,7 +13,7 @@ from sparsegp.data.column import DROP
 from sparsegp.data.encoding import Encoding, encoding_for
 from sparsegp.data.frames import Frame, column_names, column_places, is_frame, listed, real_numbers
 from sparsegp.data.labels import REAL_KINDS, encode, tidy_labels, warn_of_alike
-from sparsegp.data.means import folds_of, learn_means
+from sparsegp.data.means import Targets, folds_of, learn_means
 from sparsegp.errors import DataError, SettingsError, one_line, quoted
 from sparsegp.types import DaskArray, Doubles, Integers, Labels
 
@@ -129,7 +129,7 @@ class Table:
     def codes(self) -> tuple[Labels, Integers]:
         """Return the classes, and for each row the index of its class; see `encode`.
 
-        Classes that are not given raise a warning if some differ only in case or spaces.
+        Unless given, they raise a warning if some differ only in case or spaces.
         """
         classes, codes = encode(self.y, self.source, self.classes)
         if self.classes is None:
@@ -159,7 +159,9 @@ class Table:
         order = np.argsort(self.rows)
         return np.asarray(order[np.searchsorted(self.rows, rows, sorter=order)])
 
-    def learnt(self, scheduler: Any = None, is_regression: bool | None = None) -> "Table":
+    def learnt(
+        self, scheduler: Any = None, is_regression: bool | None = None, shares: Any = None
+    ) -> "Table":
         """Return the table as numbers; an encoding is learnt if a frame holds anything else.
 
         It is learnt from the rows of positive weight.
@@ -170,6 +172,8 @@ class Table:
             Dask scheduler.
         is_regression : bool, optional
             Whether it is for a regression; without it the encoding does not depend on the labels.
+        shares : Doubles (n, K), optional
+            Probabilities of the classes, in place of labels.
 
         Raises
         ------
@@ -178,18 +182,18 @@ class Table:
         """
         if self.frame is None or self.encoding is not None or self.medians is not None:
             return replace(self, frame=None)
-        frame, rows = self.frame, np.ones(len(self.frame), bool)
-        if self.weights is not None and self.weights.any():
-            rows = self.weights > 0.0
-            frame = frame.take(np.flatnonzero(rows))
+        counts = self.counts if self.counts.any() else np.ones(len(self.X))
+        rows = counts > 0.0
+        frame = self.frame if rows.all() else self.frame.take(np.flatnonzero(rows))
         encoding = Encoding.learn(frame, self.source, self.kinds, scheduler, self.is_part)
         if encoding.is_plain:
             medians = np.array([column.fill for column in encoding.columns])
             return replace(self.encoded(None), medians=medians)
         if is_regression is not None:
-            y, ids = (None if each is None else each[rows] for each in (self.y, self.ids))
-            how = (self.source, is_regression, self.classes, ids, scheduler)
-            encoding = learn_means(encoding, frame, y, *how)
+            each = (self.y if shares is None else shares, self.ids)
+            y, ids = (None if some is None else some[rows] for some in each)
+            targets = Targets(y, is_regression, self.classes, counts[rows])
+            encoding = learn_means(encoding, frame, targets, self.source, ids, scheduler)
         return self.encoded(encoding, to_learn=True)
 
     def encoded(self, encoding: Encoding | None, to_learn: bool = False) -> "Table":

@@ -33,13 +33,17 @@ def numbers(series: Any, kind: str = "number", form: str = "") -> Doubles:
             series = values.map(lambda value: pd.to_numeric(str(value), errors="coerce"))
     if series.dtype.kind in "cMm":  # complex numbers, dates, durations
         return np.full(len(series), np.nan)
-    return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
+    values = np.asarray(series.to_numpy(np.float64, na_value=np.nan))
+    return np.where(np.isin(values, (0.0, 1.0)), values, np.nan) if kind == "truth" else values
 
 
 def texts(series: Any) -> tuple[Integers, list[str]]:
     """Return the index of each value's text, (n,), -1 if missing, and the distinct texts."""
     of_arrow = str(series.dtype).startswith("dictionary")  # with values that no row has
-    codes, found = distinct(series.astype(object) if of_arrow else series)
+    series = series.astype(object) if of_arrow else series
+    if str(pd.api.types.infer_dtype(series)).startswith("mixed"):  # True is no 1
+        series = series.map(lambda value: str(value) if isinstance(value, bool) else value)
+    codes, found = distinct(series)
     return codes, [WHITE.sub(" ", plain_text(value)) for value in found]
 
 

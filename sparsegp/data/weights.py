@@ -119,7 +119,6 @@ def soft_labels(
             f"{share.shape} and {labels.shape}"
         )
     given = as_table(X, np.zeros(len(share)), sample_weight)
-    table = given.learnt()
     bad = ~((share >= 0.0) & (share < np.inf)).all(axis=1) | ~(share.sum(axis=1) > 0.0)
     if bad.any():
         row = int(bad.argmax())
@@ -130,12 +129,14 @@ def soft_labels(
     share = share / share.sum(axis=1, keepdims=True)
     share[share < min(MIN_SHARE, 1.0 / len(labels))] = 0.0
     share /= share.sum(axis=1, keepdims=True)
+    table = replace(given, classes=labels).learnt(is_regression=False, shares=share)
     if table.weights is not None:
         share *= table.weights[:, np.newaxis]
     rows, codes = np.nonzero(share)
     kept = None if given.frame is None else given.frame.take(rows)
     probable = taken(table, rows)
-    return replace(probable, frame=kept, y=labels[codes], weights=share[rows, codes])
+    known = {"y": labels[codes], "weights": share[rows, codes], "classes": None}
+    return replace(probable, frame=kept, **known)
 
 
 def without_weights(table: Table, column: str) -> Table:

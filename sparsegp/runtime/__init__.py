@@ -73,7 +73,10 @@ def _opened(where: "Client | str | os.PathLike[str] | None", tls: Path | None) -
     name = "threads" if where is None else path_text("runtime", where, HOW)
     is_address = "://" in name or re.fullmatch(r".+:\d+", name)
     if tls is not None and not (is_address or name.endswith(".json")):
-        raise SettingsError(f"tls goes with the address or file of a scheduler, not with {name}")
+        raise SettingsError(
+            f"tls goes with the address or *.json file of a scheduler, not with {name[:200]!r}; "
+            f"runtime may be {HOW}"
+        )
     number = re.fullmatch(r"(threads|workers)=(-?\d{1,9})", name)
     if name == "threads" or (number and number[1] == "threads"):
         from sparsegp.runtime.threads import ThreadRuntime  # noqa: PLC0415

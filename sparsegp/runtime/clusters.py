@@ -130,7 +130,7 @@ def connect(
                 f"{seconds:g} s, but {n_workers} must be there; start workers with: dask worker "
                 f"{address}"
             ) from None
-        return DaskRuntime(client, stack.pop_all().close)
+        return _runtime(client, stack.pop_all().close)
 
 
 def open_cluster_file(path: Path) -> DaskRuntime:
@@ -244,7 +244,21 @@ def _start(
         with suppress(Exception):  # some clusters maintain the number themselves
             cluster.scale(n_workers)
 
-    return DaskRuntime(client, close, replenish)
+    return _runtime(client, close, replenish)
+
+
+def _runtime(
+    client: Client, close: Callable[[], None], *replenish: Callable[[], None]
+) -> DaskRuntime:
+    """Return a runtime of the workers of a client; if they are gone, close what was open."""
+    try:
+        return DaskRuntime(client, close, *replenish)
+    except Exception as error:
+        close()
+        raise ClusterError(
+            f"the cluster at {client.scheduler.address} went away ({_short(error)}); check that "
+            "its scheduler runs"
+        ) from error
 
 
 def _call_with_timeout(seconds: float, make: Callable[[], Any]) -> Any:

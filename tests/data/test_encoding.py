@@ -16,6 +16,7 @@ from sparsegp.data import Encoding, open_dataset, table_from_frame
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, Column
 from sparsegp.data.dates import dates
 from sparsegp.data.frames import real_numbers
+from sparsegp.data.values import texts
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke, predicted, train_quickly
 
@@ -427,6 +428,25 @@ def test_truth_values_of_any_file(trained, frame, labels, tmp_path):
         found = open_dataset(tmp_path / f"rows.{ending}").train.encoded_for(model).X.compute()
         np.testing.assert_array_equal(found, rows[["children", "member"]].astype(float))
         invoke("evaluate", run, tmp_path / f"rows.{ending}")
+
+
+def test_numbers_are_no_truth_values_but_for_0_and_1(frame):
+    rows = frame[["children", "member"]]
+    encoding = Encoding.learn(rows, "T")
+    expected = encoding.apply(rows, "T")
+    for numbers in (int, float, np.int8):
+        found = encoding.apply(rows.astype({"member": numbers}), "T")
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(DataError, match=r"column 'member'.* 2 "):
+        encoding.apply(rows.assign(member=np.arange(N) % 3), "T")
+
+
+def test_true_is_another_level_than_1():
+    values = [True, 1, 1.0, "a", None, False, 0, "1"]
+    codes, found = texts(pd.Series(values, dtype=object))
+    assert [found[code] if code >= 0 else None for code in codes] == [
+        "True", "1", "1", "a", None, "False", "0", "1",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("columns", [["a", "b, too", "c"], [0, 1, 2]])

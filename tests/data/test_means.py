@@ -159,6 +159,37 @@ def test_rows_without_weight_do_not_count(far, rows):
     assert table.encoding == half.encoding
 
 
+@pytest.mark.parametrize("is_regression", [False, True])
+def test_weights_count_relative_to_their_mean(rows, is_regression):
+    frame, y = drawn(1) if is_regression else rows
+    weights = np.random.default_rng(0).exponential(size=N)
+    tables = [as_table(frame, y, each * weights) for each in (1.0, 1000.0)]
+    table, other = (each.learnt(is_regression=is_regression) for each in tables)
+    assert table.encoding == other.encoding
+    shares = weights / weights.mean()
+    numbers = (y - y.mean()) / y.std() if is_regression else 1.0 * (y == 2)
+    overall, level = np.average(numbers, weights=shares), frame["shop"]
+    sums = pd.DataFrame({"sum": shares * numbers, "count": shares}).groupby(level).sum()
+    means = (sums["sum"] + PRIOR * overall) / (sums["count"] + PRIOR) - overall
+    new = table_from_frame(frame).encoded(table.encoding)
+    expected = level.where(lambda names: names.isin(table.encoding.columns[1].rare)).map(means)
+    assert_allclose(means_of(new).iloc[:, -1], expected.fillna(0.0), atol=1e-6)
+
+
+def test_probabilities_of_classes_have_means(rows):
+    """Those of certain labels are theirs."""
+    frame, y = rows
+    certain = sparsegp.soft_labels(frame, np.eye(3)[y], classes=["a", "b", "c"])
+    assert_array_equal(certain.X, learnt(frame, np.array(["a", "b", "c"])[y]).X)
+    P = np.random.default_rng(0).dirichlet(np.ones(3), N) * 0.2 + 0.8 * np.eye(3)[y]
+    table = sparsegp.soft_labels(frame, P)
+    new = means_of(table_from_frame(frame).encoded(table.encoding))
+    shop = frame["shop"].where(lambda names: names.isin(table.encoding.columns[1].rare))
+    P = np.where(P < 0.01, 0.0, P)
+    expected = by_hand(shop, frame["shop"], (P / P.sum(axis=1, keepdims=True))[:, 2])
+    assert_allclose(new["2"], expected, atol=1e-6)
+
+
 HOW = {"kernel": "30*laplace", "n_active": 40, "scaling": "standard", "runtime": "threads=1"}
 
 
@@ -172,8 +203,9 @@ def test_more_levels_than_active_rows_are_told_apart(rows, monkeypatch, tmp_path
     assert found < 0.95 * nlpp(sparsegp.train(*rows, **HOW), new, y)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("classes", [2, 5])
-def test_levels_that_tell_nothing_keep_codes(classes, rows):
+def test_levels_that_tell_nothing_keep_codes(classes, weighted, rows):
     frame, rng = rows[0], np.random.default_rng(6)
     names = learnt(frame, rng.integers(0, classes, N)).names
     assert "shop: code 0" in names
@@ -181,9 +213,11 @@ def test_levels_that_tell_nothing_keep_codes(classes, rows):
     for _ in range(300):
         codes, level, fold = (rng.integers(0, n, N) for n in (classes, LEVELS, FOLDS))
         values = np.eye(classes)[codes] * np.arange(1, classes + 1)
-        sums = np.zeros((FOLDS, LEVELS, classes + 1))
-        np.add.at(sums, (fold, level), np.column_stack([values, np.ones(N)]))
-        found.append(_agreement(sums, values))
+        weights = rng.exponential(size=N) if weighted else np.ones(N)
+        sums = np.zeros((FOLDS, LEVELS, classes + 2))
+        weight = weights[:, np.newaxis]
+        np.add.at(sums, (fold, level), np.hstack([weight * values, weight, weight**2]))
+        found.append(_agreement(sums, values, weights))
     assert abs(np.mean(found)) < 0.2
     assert np.std(found) == pytest.approx(1.0, abs=0.15)
 

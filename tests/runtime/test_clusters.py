@@ -15,7 +15,7 @@ import pytest
 
 from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.runtime import open_runtime
-from sparsegp.runtime.clusters import connect, read_cluster_file
+from sparsegp.runtime.clusters import _runtime, connect, read_cluster_file
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
 from tests.processes import PATIENCE, ROOT, invoke, make_certificate, run_python
 from tests.runtime.blocks import Tally, parts
@@ -254,3 +254,13 @@ def test_a_forked_child_goes_on_with_its_threads():
             os._exit(0 if same else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert runtime.map_blocks("add", 1) == expected
+
+
+def test_what_was_open_is_closed_if_the_scheduler_goes_away(tmp_path):
+    closed = []
+    with Cluster(tmp_path, n_workers=1) as cluster:
+        cluster.scheduler.kill()
+        cluster.scheduler.wait()
+        with pytest.raises(ClusterError, match="went away"):
+            _runtime(cluster.client, lambda: closed.append(True))
+    assert closed == [True]
