@@ -61,6 +61,7 @@ class Command(click.Command):
             sys.stdout.reconfigure(errors="backslashreplace")  # for what its encoding lacks
         logger, handler = logging.getLogger("sparsegp"), _Warnings()
         logger.addHandler(handler)
+        logging.getLogger("distributed.client").addFilter(_is_silent)
         former, sys.unraisablehook = sys.unraisablehook, _unless_interrupted
         try:
             with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # errors follow
@@ -132,6 +133,11 @@ def require_address_space() -> None:
             f"the address space of a process must be at least {size(needed)} on this machine, and "
             f"is limited to {size(limit)}; raise the limit, ulimit -v"
         )
+
+
+def _is_silent(_: logging.LogRecord) -> bool:
+    """Filter all messages: of a lost scheduler Dask logs a traceback, and an error line follows."""
+    return False
 
 
 def _unless_interrupted(found: "sys.UnraisableHookArgs") -> None:

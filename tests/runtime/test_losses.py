@@ -165,6 +165,21 @@ def test_scheduler_is_gone(number, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_command_says_so_in_one_line(tmp_path):
+    run = tmp_path / "run"
+    with Cluster(tmp_path, n_workers=1) as cluster:
+        how = "--n-active", 1000, "--kernel", "50*rbf", "--posterior", "active", "--panel", 1
+        where = "--scheduler-file", cluster.file, "--out", run
+        command = start_python("-m", "sparsegp", "train", "digits", *how, *where)
+        assert wait_until((run / "progress.json").exists)
+        cluster.scheduler.kill()
+        shown = command.communicate(timeout=LONG)[1]
+    assert command.returncode == 2
+    assert "Traceback" not in shown
+    assert "error: the dask scheduler does not answer any more" in shown.splitlines()[-1]
+
+
+@pytest.mark.slow
 def test_workers_that_are_all_gone(tmp_path):
     """Killed by their tasks, one after the other."""
     with Cluster(tmp_path) as cluster, cluster.runtime(**SHORT) as runtime:
