@@ -58,7 +58,8 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
                 logs = np.log(np.asarray(p, np.float64))
         chosen = fitted.predict(X_test) if logs is None else logs.argmax(axis=1)
     found = Predictions(classes, chosen, logs, certainty)
-    figures, rows = found.figures(data) | place.costs, found.kept(data, spec)
+    rows = {name: found.rows(data)[name] for name in spec.get("keep_rows", ())}
+    figures = found.figures(data) | place.costs
     return {"figures": figures, "curve": [], "rows": rows, "scaling": scaling.name}
 
 

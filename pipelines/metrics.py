@@ -70,10 +70,6 @@ class Predictions:
         wrong = 100.0 * (self.codes != target)
         return {"certainty": certainty, "wrong": wrong, "information": gains, "nlpp": nlpp}
 
-    def kept(self, data: Data, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of `rows` that a cell keeps."""
-        return {name: self.rows(data)[name] for name in spec.get("keep_rows", ())}
-
     def _target(self, data: Data) -> Integers:
         return encode_with(self.classes, data.y_test, data.name)[0]
 
@@ -99,10 +95,10 @@ def of_record(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the metrics of a record of the learning curve."""
     n, seconds = record["n_active"], record["seconds"]
     found = {"n_active": n, "selection, seconds": seconds, "ms an inclusion": 1e3 * seconds / n}
-    units = {"heldout_error": ("test error %", 100.0), "train_error": ("training error %", 100.0)}
-    for key, (name, unit) in (units | {"heldout_mse": ("test MSE", 1.0)}).items():
-        if record.get(key) is not None:
-            found[name] = unit * record[key]
+    if record.get("heldout_error") is not None:
+        found["test error %"] = 100.0 * record["heldout_error"]
+    if record.get("heldout_mse") is not None:
+        found["test MSE"] = record["heldout_mse"]
     if record.get("heldout_nlpp") is not None:
         found |= of_nlpp(record["heldout_nlpp"])
         found["test log likelihood, uncalibrated"] = -record["heldout_nlpp"]

@@ -53,8 +53,9 @@ def run(cell: Cell, data: Data, place: Place) -> dict[str, Any]:
         with errors_of(cell.spec["extra"]):
             function = resolve_name(cell.spec["extra"])
         figures |= function(model, data, figures, cell.seed, **cell.spec.get("options", {}))
-    rows = _predictions(model, data).kept(data, cell.spec) if "keep_rows" in cell.spec else {}
-    curve = [] if cell.is_small else curve
+    kept, curve = cell.spec.get("keep_rows", ()), [] if cell.is_small else curve
+    rows = _predictions(model, data).rows(data) if kept else {}
+    rows = {name: rows[name] for name in kept}
     return {"figures": figures, "curve": curve, "rows": rows, "kernels": kernels}
 
 
@@ -73,17 +74,17 @@ def _train(cell: Cell, data: Data, place: Place, name: str) -> dict[str, Model]:
         return {FIRST: first, LAST: _fit((rows, None), again, place, name)}
     with tempfile.TemporaryDirectory(prefix="sparsegp-") as folder:
         scratch = folder if cell.spec.get("scratch") else None
-        test = (data.X_test, data.y_test)
+        test = None if place.runs is None else (data.X_test, data.y_test)  # is not timed
         return {LAST: _fit(table, settings, place, name, test=test, scratch=scratch)}
 
 
 def _fit(table: Any, settings: Mapping[str, Any], place: Place, name: str, **options: Any) -> Model:
     """Train a model in a run directory that can be resumed, or without one if it is timed."""
-    if place.runs is not None:
-        options |= {"out": place.runs / name, "resume": True}
-    options |= {"progress": place.progress, "runtime": place.where, **settings}
+    kept = {} if place.runs is None else {"out": place.runs / name, "resume": True}
+    options |= {**kept, "progress": place.progress, "runtime": place.where, **settings}
+    train = sparsegp.train  # its first use imports most modules
     with place.timed():
-        return sparsegp.train(*table, **options)
+        return train(*table, **options)
 
 
 def _kernel(cell: Cell, data: Data, place: Place) -> str:

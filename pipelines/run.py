@@ -119,10 +119,10 @@ class Work:
     def _run_apart(self, cells: Sequence[Cell], place: Place, stop: StopRequest) -> Results:
         """Run each cell in a separate process."""
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for these processes
+        limits = self.experiment.process or {}
         for cell in cells:
             stop.check()
             with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-                limits = self.experiment.process or {}
                 future = executor.submit(_measure, cell, place.folder, limits)
                 while not wait([future], 0.2).done:
                     for child in active_children() if stop.requested else []:

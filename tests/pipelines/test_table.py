@@ -164,8 +164,8 @@ def test_rows_are_rejected_by_their_certainty():
 
 def test_records_of_a_learning_curve():
     record = {"n_active": 10, "seconds": 2.0, "heldout_error": 0.1, "heldout_nlpp": 0.5}
-    found = of_record({**record, "train_error": None})
+    found = of_record({**record, "heldout_mse": None})
     assert found["ms an inclusion"] == pytest.approx(200.0)
     assert found["test error %"] == pytest.approx(10.0)
     assert found["test log likelihood, uncalibrated"] == -0.5
-    assert "training error %" not in found
+    assert "test MSE" not in found
