@@ -1,9 +1,9 @@
 """Limit BLAS to one thread while results are computed, and reuse freed memory.
 
-A matrix product that BLAS divides among threads differs in its last bits from that on one thread,
-and where blocks run in parallel its threads only compete with them. The number of threads belongs
-to the process, so whatever needs one thread requests it here: the first request sets the limit, and
-the end of the last one restores the previous number, in whatever order they begin and end.
+A matrix product on several BLAS threads differs in its last bits from one on a single thread, and
+where blocks run in parallel, BLAS threads only compete with them. The number of threads belongs to
+the process, so all code that needs a single one requests it here: the first request sets the limit,
+and the end of the last one restores the previous number, whatever order they begin and end in.
 """
 
 import os
@@ -17,11 +17,11 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 MMAP_THRESHOLD_BYTES = 2**25 - 2**16
-"""Bytes of an array slightly below 32 MiB, up to which glibc keeps the memory of freed arrays."""
+"""Array size in bytes, just below 32 MiB: the limit up to which glibc keeps freed memory."""
 
 
 class _Limit:
-    """The limit on the threads of BLAS, and the Python threads that hold it."""
+    """Limit on the number of BLAS threads, and the Python threads that hold it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -60,7 +60,7 @@ os.register_at_fork(after_in_child=_LIMIT.after_fork)
 @cache
 def _libraries(kind: str) -> ThreadpoolController:
     """Return a controller of the libraries of one kind that NumPy and SciPy use."""
-    import scipy.linalg  # noqa: F401, PLC0415 - it loads, as numpy does, what is looked for
+    import scipy.linalg  # noqa: F401, PLC0415 - loads its libraries, as numpy has done
 
     return ThreadpoolController().select(user_api=kind)
 
@@ -75,8 +75,8 @@ def _leave_control() -> None:
 def keep_freed_memory() -> None:
     """Make the C library reuse the memory of freed arrays, as glibc does after freeing a large one.
 
-    Otherwise it returns arrays of a few megabytes to the system, which clears every page when it is
-    allocated again. That can take longer than the computation.
+    Otherwise it returns arrays of a few megabytes to the system, which clears every page before
+    allocating it again. That can take longer than the computation.
     """
     np.empty(MMAP_THRESHOLD_BYTES, np.uint8)
 
@@ -85,7 +85,7 @@ def keep_freed_memory() -> None:
 def single_threaded_blas() -> Iterator[None]:
     """Limit BLAS, and OpenMP in the calling thread, to one thread within the context.
 
-    A limit that another thread has set with threadpoolctl itself, and still holds, is unchanged.
+    A limit that another thread has set directly with threadpoolctl, and still holds, is unchanged.
     """
     keep_freed_memory()
     thread = threading.get_ident()

@@ -1,8 +1,8 @@
-"""Declarations of settings and of options of methods, and the checks derived from them.
+"""Declarations of settings and of method options, and the checks derived from them.
 
-A setting is a dataclass field made by `setting`, with default, help, range or choices, and when it
-applies. The command line, the estimators and their documentation are generated from these fields,
-so this module imports nothing that is slow to load.
+A setting is a dataclass field made by `setting`, with its default, help, range or choices, and the
+condition under which it applies. The command line, the estimators and their documentation are
+generated from these fields, so this module imports nothing that is slow to load.
 """
 
 import math
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=type)
 
 LARGEST_INTEGER = 2**63 - 1
 ELSEWHERE = {"random_state": "seed", "n_inducing": "n_active", "num_inducing": "n_active"}
-"""Settings by their names in other libraries."""
+"""Names of settings, by the names that other libraries use."""
 KINDS = {
     int: "a whole number",
     float: "a number",
@@ -42,7 +42,7 @@ class Setting:
     default: Any
     optional: bool  # whether it may be None
     help: str = ""  # a sentence or two, for the command line and the documentation of estimators
-    choices: str | tuple[str, ...] = ()  # allowed names, or the "module:REGISTRY" with them
+    choices: str | tuple[str, ...] = ()  # allowed names, or the "module:REGISTRY" that holds them
     least: float | None = None  # bounds of its range, of which `above` and `below` are exclusive
     above: float | None = None
     most: float | None = None
@@ -61,7 +61,7 @@ class Setting:
 
     @property
     def names(self) -> Iterable[str]:
-        """Allowed names; none if any value will do."""
+        """Allowed names; empty if any value is allowed."""
         return resolve_name(self.choices) if isinstance(self.choices, str) else self.choices
 
     def checked(self, value: Any) -> Any:
@@ -70,7 +70,7 @@ class Setting:
         Raises
         ------
         SettingsError
-            If it is of another type, or out of range.
+            If the value is of another type, or out of range.
         """
         if value is None and self.optional:
             return None
@@ -111,7 +111,7 @@ def path_text(name: str, path: Any, what: str = "text or a path") -> str:
 
 
 def model_of(given: Any) -> Any:
-    """Return a model, or that of a fitted estimator; raise a `SettingsError` if it is neither."""
+    """Return a model, given itself or a fitted estimator; raise a `SettingsError` otherwise."""
     model = getattr(given, "model_", given)
     if not hasattr(model, "kernels"):
         found = quoted(given)

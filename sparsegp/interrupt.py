@@ -12,18 +12,18 @@ IMPORTS = "<frozen importlib._bootstrap>"
 
 
 class StoppedAtOnce(BaseException):
-    """A signal while there is no state to save; not an Exception, so that none swallows it."""
+    """Stop by a signal while there is no state to save; no `except Exception` swallows it."""
 
 
 class StopRequest:
-    """Context manager in which a first signal sets `requested`, and a second one interrupts.
+    """Context manager in which the first signal sets `requested`, and a second one interrupts.
 
-    Nested ones share their requests. Signals are caught in the main thread only; in other threads
-    `requested` is that of the main thread's request, if any.
+    Nested contexts share their requests. Signals are caught in the main thread only; a context in
+    another thread reports the request of the main thread, if any.
 
-    With a text `at_once` the first signal already raises `StoppedAtOnce` with this text, as there
-    is no state to save. During an import, which may swallow exceptions, the process exits instead,
-    with `code`.
+    With a text `at_once`, for use while there is no state to save, already the first signal raises
+    `StoppedAtOnce` with this text. During an import, which may swallow exceptions, the process
+    exits with `code` instead.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -36,7 +36,7 @@ class StopRequest:
 
     @property
     def requested(self) -> str:
-        """Name of the signal that was received; "" if none was."""
+        """Name of the signal that was received, or ""."""
         return self._requested or (self._outer.requested if self._outer is not None else "")
 
     def check(self) -> None:

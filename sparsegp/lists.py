@@ -1,4 +1,4 @@
-"""Lists in texts: comma-separated, with items that contain commas in double quotes; plurals."""
+"""Comma-separated lists, with double quotes around items that contain commas; plurals."""
 
 import csv
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ def words_in(text: str) -> list[str]:
     Raises
     ------
     SettingsError
-        If a quote is open, or there is a line break outside of quotes.
+        If a quote is not closed, or there is a line break outside quotes.
     """
     try:
-        words, _ = csv.reader([text, ""], skipinitialspace=True)  # an open quote joins the two
+        words, _ = csv.reader([text, ""], skipinitialspace=True)  # an unclosed quote joins the two
     except (csv.Error, ValueError):
         raise SettingsError(
             "a list must be on one line, with commas between its items, and double quotes around "
@@ -30,7 +30,7 @@ def pairs_in(text: str) -> dict[str, str]:
     Raises
     ------
     SettingsError
-        As `words_in`, or if a name occurs twice.
+        As for `words_in`, or if a name occurs twice.
     """
     found = dict[str, str]()
     for word in words_in(text):
@@ -42,14 +42,14 @@ def pairs_in(text: str) -> dict[str, str]:
 
 
 def quote_if_needed(word: str) -> str:
-    """Quote an item if necessary."""
+    """Return a list item, in double quotes if it needs them."""
     if "," not in word and not word.startswith('"'):
         return word
     return '"' + word.replace('"', '""') + '"'
 
 
 def join_first(texts: Sequence[str], most: int) -> str:
-    """Join the first `most` texts by commas, and add the number of those left out."""
+    """Join the first `most` texts with commas, and add the number of those left out."""
     rest = len(texts) - most
     return ", ".join([*texts[:most], *([f"... ({rest} more)"] if rest > 0 else [])])
 

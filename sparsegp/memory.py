@@ -1,8 +1,8 @@
-"""Memory and work of a run, estimated before it begins.
+"""Memory and floating-point operations of a run, estimated before it begins.
 
-The estimate is simple and errs upward. It counts the few arrays that grow with the rows of a
-process (inputs, stub matrices, marginals, temporaries) or with the square of the number of active
-rows (factors, posterior); `MARGIN` covers the rest.
+The estimate is simple and conservative. It counts the few arrays that grow with the number of rows
+in a process (inputs, stub matrices, marginals, temporaries) or with the square of the number of
+active rows (factors, posterior); `MARGIN` covers the rest.
 """
 
 from dataclasses import dataclass
@@ -33,12 +33,12 @@ DRAWN_ROWS = 10_000
 COPIES = 3
 """Copies of a block while it is sent to a worker: array, pickle, buffers."""
 LEARNING_MATRICES = 11
-"""Matrices (rows, active rows) while length scales of a sum are learnt; for a product 6."""
+"""Matrices (rows, active rows) while length scales of a sum kernel are learnt; 6 for a product."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a run."""
+    """Sizes and settings of a run, which determine its memory."""
 
     n: int  # training rows
     p: int  # columns
@@ -49,7 +49,7 @@ class Shape:
     n_workers: int = 0  # worker processes; 0 for threads of the driver
     n_threads: int = 1
     itemsize: int = DOUBLE  # bytes of an input value as read
-    source_bytes: int = 0  # input data in the memory of the driver; 0 if they are read from files
+    source_bytes: int = 0  # inputs in the memory of the driver; 0 if they are read from files
     chunk_rows: int = 1 << 16  # rows that are read from files at a time
     block_rows: int | None = None  # rows in a block
     scratch: bool = False  # whether inputs and stub matrices are in files
@@ -63,7 +63,7 @@ def shape_of(
     runtime: Runtime | None = None,
     **more: Any,
 ) -> Shape:
-    """Return the shape of a run on a table; `more` are fields that do not follow from these."""
+    """Return the shape of a run on a table; `more` has fields that do not follow from the rest."""
     if isinstance(runtime, ThreadRuntime):
         more["n_threads"] = runtime.n_workers
     elif runtime is not None:
@@ -74,26 +74,26 @@ def shape_of(
 
 
 def held_bytes(X: Any) -> int:
-    """Return the bytes of rows that their Dask tasks contain; 0 for rows read from files."""
+    """Return the bytes of the rows, if their Dask tasks contain them; 0 if read from files."""
     first = X.blocks[0]
     packed = cloudpickle.dumps(pack_inputs({"X": first}))
     return int(X.nbytes) if 2 * len(packed) > first.nbytes else 0
 
 
 def tiles_per_unit(n: int, bounded: bool) -> int:
-    """Return how many tiles form a unit of blocks; `bounded` if candidates are thinned out."""
+    """Return the number of tiles in a unit of a block; `bounded` if candidates are dropped."""
     return GROUP if n >= MANY_ROWS or bounded else 1
 
 
 def rows_of_block(n: int, n_workers: int, tiles: int, wanted: int | None = None) -> int:
-    """Return rows per block, in groups of `tiles`; by default two blocks per worker, none small."""
+    """Return rows per block, whole groups of `tiles`; by default two large blocks per worker."""
     if wanted is None:
         wanted = min(-(-n // min(2 * n_workers, max(n_workers, -(-n // 4096)))), 65536)
     return -(-wanted // (tiles * TILE)) * tiles * TILE
 
 
 def estimate(shape: Shape) -> dict[str, Any]:
-    """Estimate memory and work of a run, as plain JSON values.
+    """Estimate the memory and the floating-point operations of a run, as plain JSON values.
 
     Returns
     -------
@@ -101,8 +101,8 @@ def estimate(shape: Shape) -> dict[str, Any]:
         Sizes, and ``total_bytes`` of all processes together. For a sparse run, ``driver_bytes`` and
         ``worker_bytes`` (0 if row blocks are in threads of the driver), with their parts in
         ``driver`` and ``blocks``; ``kernel_flops`` (2 n d p) and ``stub_flops`` (n d^2 per kernel);
-        bytes of the last checkpoint. For a dense run, the number of ``matrices`` (n, n), and
-        ``flops`` of one factorisation per kernel, of which a run takes tens to thousands.
+        ``checkpoint_bytes`` of the last one. For a dense run, the number of ``matrices`` (n, n),
+        and ``flops`` to factorise each kernel once, which a run does tens to thousands of times.
 
     Raises
     ------
@@ -128,11 +128,11 @@ class _Layout:
         self.latent = settings.start_likelihood(shape.n_classes).n_latent(shape.n_classes)
         self.kernels = self.latent if settings.kernel_per_class else 1
         self.columns, self.slots = (1, 1) if pairs else (self.kernels, settings.order.slots)
-        # bytes of (d, d) doubles; with pairs (d / K, d / K), and half more as classes differ
+        # bytes of (d, d) doubles; with pairs (d / K, d / K) and half more, as class sizes differ
         self.square = DOUBLE * (min(d**2, int(1.5 * (d / self.kernels) ** 2)) if pairs else d**2)
         # training and test rows, rounded up to whole tiles
         self.whole, self.test = (-(-rows // TILE) * TILE for rows in (n, shape.n_test))
-        # first and last inclusion of each stage, training rows held during it
+        # first and last inclusion of each stage, and training rows held during it
         self.steps, bound = [(0, d, self.whole)], settings.bound(n, d, self.kernels)
         if bound is not None:
             partly = -(-n // (GROUP * TILE)) * NARROW  # allowance for partly filled tiles
@@ -142,9 +142,9 @@ class _Layout:
         block = rows_of_block(n, workers or shape.n_threads, tiles, shape.block_rows)
         count = -(-n // block) - (-shape.n_test // block)
         self.hosts = max(min(workers, count), 1)  # processes that hold row blocks
-        self.rows = min(-(-count // self.hosts) * block, self.whole + self.test)  # in the fullest
+        self.rows = min(-(-count // self.hosts) * block, self.whole + self.test)  # of the fullest
         self.block = min(block, self.rows)
-        # bytes of the rows that are read at a time, and while a block is read or sent
+        # bytes of the rows that are read at a time, and in use while a block is read or sent
         self.chunk = min(shape.chunk_rows, n) * p * shape.itemsize
         self.is_sent, self.loading = workers > 0 and shape.source_bytes > 0, 2 * self.chunk
         if self.is_sent:
@@ -196,7 +196,7 @@ class _Layout:
         }
 
     def work(self) -> dict[str, float]:
-        """Return floating-point operations, and the bytes of a checkpoint."""
+        """Return numbers of floating-point operations, and the bytes of the last checkpoint."""
         d, p, pairs = self.shape.n_active, self.shape.p, self.settings.active_per_class
         columns = sum((stop - start) * held for start, stop, held in self.steps) + d * self.test
         squares = sum((stop**2 - start**2) * held for start, stop, held in self.steps)
@@ -218,7 +218,7 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
     working = max(blocks[name] for name in ("temporaries", "loading", "model"))
     held = sum(driver[name] for name in ("source", "labels", "reading", "factors"))
     finishing = max(driver[name] for name in ("checkpoint", "posterior", "thinning"))
-    trial = driver["search"]  # precedes the blocks
+    trial = driver["search"]  # before blocks exist
     if shape.n_workers:
         searching = bool(trial) * (driver["source"] + driver["reading"] + _sample_bytes(shape))
     else:  # blocks and driver alternate
@@ -252,6 +252,6 @@ def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
 
 
 def _sample_bytes(shape: Shape) -> int:
-    """Return the bytes of a search's sample while sent to workers, and of the scaling rule."""
+    """Return the bytes of a search's sample while it is sent to workers, and of a scaling rule."""
     rows = min(shape.n, plan.sample_rows(shape.n, shape.p))
     return shape.p * ((COPIES + 2) * rows * shape.itemsize + 2 * DOUBLE * min(shape.n, DRAWN_ROWS))

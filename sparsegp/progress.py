@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 class Progress:
-    """Receiver of the progress of a run, stage by stage, which logs it; subclasses may display it.
+    """Receiver of the progress of a run, stage by stage. It logs it; subclasses may display it.
 
     A stage lasts from `start` to `finish`; updates outside a stage are ignored.
     """
@@ -31,7 +31,7 @@ class Progress:
     def update(self, done: int, **figures: float | str) -> None:
         """Report the number of units done and the latest figures (``heldout_error=0.05``).
 
-        A search reports the text of the leading `kernel` and its `heldout_nlpp`.
+        A search reports the best `kernel` so far, as text, and its `heldout_nlpp`.
         """
 
     def message(self, text: str) -> None:
@@ -43,10 +43,10 @@ class Progress:
 
 
 class Recorded(Progress):
-    """A progress that forwards to another one, and records how far the run is.
+    """Progress that forwards to another one, and records how far the run has come.
 
     `known` has `stage`, `done`, `total`, `unit`, `figures` and `time` (seconds since 1970, from the
-    first update on); it is empty before the first stage. `record` receives it at each update.
+    first update on); it is empty before the first stage. `record` is called with it at each update.
     """
 
     def __init__(self, progress: Progress) -> None:
@@ -85,7 +85,7 @@ class Recorded(Progress):
 def watched(
     batches: Iterable[tuple[Any, Any]], progress: Progress, total: int, description: str
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield batches of rows, and report them as a stage, of `total` rows (0 if unknown)."""
+    """Yield batches of rows, and report them as a stage of `total` rows (0 if unknown)."""
     progress.start(total, "rows", description)
     done, began = 0, time.perf_counter()
     for X, found in batches:

@@ -1,4 +1,4 @@
-"""Registries, in which kernels, criteria, posteriors and readers are looked up by name."""
+"""Registries, in which kernels, criteria, posteriors and scalings are looked up by name."""
 
 from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeVar

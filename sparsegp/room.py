@@ -1,4 +1,4 @@
-"""Memory that processes have available; a run that does not fit is refused, with remedies."""
+"""Memory available to processes; a run that does not fit is refused, with remedies."""
 
 import logging
 import resource
@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 CERTAIN_SHARE = 0.6
 """Share of an estimate that is certainly needed: if it fits, a shortage is only a warning."""
 UNCHECKED_BYTES = 1 << 28
-"""Bytes beyond those of bare processes up to which a run is not checked."""
+"""A run that needs no more than this in addition to bare processes is not checked."""
 CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Files with the memory limit of a container, for versions 2 and 1 of Linux control groups."""
 
 
 class Room(NamedTuple):
-    """Bytes available to a process: `own` by its own limits, `shared` by all on its machine."""
+    """Bytes available to a process: `own` by its limits, `shared` with others on its machine."""
 
     process: str
     machine: str
@@ -42,7 +42,7 @@ def room(dask_worker: Any = None) -> Room:
     used, process, own = psutil.Process().memory_info(), "this process", [1 << 60]
     shared = psutil.virtual_memory().available
     for path in CONTAINER:
-        with suppress(OSError, ValueError):  # no such system, or no limit
+        with suppress(OSError, ValueError):  # no such file, or no limit
             shared = min(shared, int(Path(path).read_text()) - used.rss)
     for kind, name in ((resource.RLIMIT_DATA, "data"), (resource.RLIMIT_AS, "vms")):
         if (limit := resource.getrlimit(kind)[0]) != resource.RLIM_INFINITY:
@@ -80,7 +80,7 @@ def check(shape: Shape, rooms: Sequence[Room]) -> None:
     Raises
     ------
     SettingsError
-        If it cannot fit; the message names settings that would.
+        If it cannot fit; the message names settings that would make it fit.
     """
     if lacking := shortage(shape, rooms):
         found = remedies(shape, lambda other: not shortage(other, rooms))
@@ -91,7 +91,7 @@ def check(shape: Shape, rooms: Sequence[Room]) -> None:
 
 
 def shortage(shape: Shape, rooms: Sequence[Room], share: float = 1.0) -> str:
-    """Describe what memory is lacking for a share of the estimate; "" if none is."""
+    """Describe the memory that is lacking for a share of the estimate; "" if none is."""
     found = estimate(shape)
     worker, started = found.get("worker_bytes", 0), int(MARGIN * PROCESS)
     driver = found["total_bytes"] - shape.n_workers * worker - shape.source_bytes
@@ -112,13 +112,13 @@ def remedies(shape: Shape, fits: Callable[[Shape], bool]) -> list[str]:
     """Return changes to the run, each of which would make it fit."""
 
     def may(**changes: Any) -> bool:
-        """Return whether the run fits with other fields."""
+        """Return whether the run fits with these changes."""
         with suppress(SettingsError):  # stub_entries leaves too few candidates
             return fits(replace(shape, **changes))
         return False
 
     def most(name: str) -> int:
-        """Return the largest value of a field, up to the present one, that fits; 0 if none does."""
+        """Return the largest value of a field, up to the current one, that fits; 0 if none does."""
         values = range(1, getattr(shape, name) + 1)
         return bisect_right(values, False, key=lambda value: not may(**{name: value}))
 

@@ -6,11 +6,11 @@ The type of a field determines how it is saved:
 - a dataclass as the arrays of its own fields, under dotted names: ``ascent.point``;
 - a list or tuple of numbers, or of arrays of one shape, as one array; of other arrays or of
   dataclasses as their arrays, numbered: ``chains.0.y``;
-- an array of texts as an array of their characters: ``classes.text``;
-- None is left out, and a missing value is None if the type allows it;
-- anything else as JSON text, in bytes; objects define ``to_json`` and ``from_json``.
+- an array of strings as an array of their characters: ``classes.text``;
+- None is not saved, and a missing array is restored as None if the type allows it;
+- anything else as the bytes of a JSON text; objects define ``to_json`` and ``from_json``.
 
-A field with the metadata `UNSAVED` is restored as its default, since it follows from the others.
+A field with the metadata `UNSAVED` gets its default when restored, as it follows from the others.
 """
 
 import json
@@ -33,10 +33,10 @@ UNSAVED = MappingProxyType({"saved": False})
 """Metadata of a field that is not saved."""
 
 TRIANGLES = MappingProxyType({"saved": "triangles"})
-"""Metadata of a list of lower triangular (d, d), saved in float32 if that loses nothing."""
+"""Metadata of a list of lower triangular matrices (d, d), saved in float32 if that is exact."""
 
 MAX_MAGNITUDE = 1e100
-"""Largest absolute value of numbers in a model, so that products of them do not overflow."""
+"""Largest absolute value of numbers in a model, so that their products do not overflow."""
 
 
 def to_arrays(state: Any) -> dict[str, NDArray[Any]]:
@@ -91,7 +91,7 @@ def require_shapes(
 
 
 def require_numbers(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise a ValueError if numbers of a model are not finite or too large."""
+    """Raise a ValueError if numbers of a model are not finite, or are too large."""
     for key, array in arrays.items():
         limited = array.dtype.kind == "f" and not key.startswith(("scaling.", "medians"))
         if limited and not float(np.abs(array).max(initial=0.0)) <= MAX_MAGNITUDE:
@@ -99,7 +99,7 @@ def require_numbers(arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _fields(kind: Any) -> Iterator[tuple[str, Any, bool, bool]]:
-    """Yield the name, the type apart from None, whether optional, and whether `TRIANGLES`."""
+    """Yield name and type of each saved field, whether it may be None, and whether `TRIANGLES`."""
     hints = get_type_hints(kind)
     for each in fields(kind):
         if each.metadata != UNSAVED:
@@ -127,7 +127,7 @@ def _saved(kind: Any, name: str, value: Any) -> dict[str, NDArray[Any]]:
 
 
 def _restored(kind: Any, name: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return one value of type `kind` from the arrays of all fields."""
+    """Return the value of a field of type `kind` from the arrays of all fields."""
     element = _element(kind)
     sequence = tuple if get_origin(kind) is tuple else list
     if _is_state(kind):

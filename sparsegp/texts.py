@@ -1,4 +1,4 @@
-"""Texts such as ``rbf(1.5)`` or ``ep(damping=0.5)`` for members of a family: write and read.
+"""Write and read texts, such as ``rbf(1.5)`` or ``ep(damping=0.5)``, for members of a family.
 
 The text of a member is its name, optionally with values of its fields in parentheses, by position
 or by name. It is parsed as a Python expression, but never evaluated.
@@ -25,7 +25,7 @@ class Member:
     name: ClassVar[str] = ""
     family: ClassVar[Registry[Any]]
     variadic: ClassVar[bool] = False
-    """True if the last field is a tuple, whose elements are arguments of their own in the text."""
+    """True if the last field is a tuple whose elements are separate arguments in the text."""
 
     def __init_subclass__(cls, name: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -80,8 +80,8 @@ def read(
 
 
 _PARSING = threading.RLock()
-"""Held while a text is parsed: Python 3.11 keeps the depth of recursion, and all versions the
-warnings that are ignored, for all threads together."""
+"""Held while a text is parsed: threads share the filter of warnings and, in Python 3.11, the
+recursion depth."""
 
 
 def tree(text: str) -> ast.expr:

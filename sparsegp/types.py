@@ -1,4 +1,4 @@
-"""Array types. Docstrings give their shapes: n rows, p columns, K classes, d active rows."""
+"""Array types. In the shapes in docstrings, n are rows, p columns, K classes, d active rows."""
 
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
 
 DaskArray: TypeAlias = Any
-"""An array of Dask, whose methods have no types."""
+"""A Dask array; its methods have no type annotations."""
 
 Labels: TypeAlias = NDArray[Any]
 """Labels as given by the user, integers or strings; in a regression the targets."""

@@ -1,7 +1,7 @@
 """Command line: each command makes one call of the Python API and prints the results.
 
-A command is one file, and one entry in `program.program`. Slow imports wait until it runs, so that
-`--help` answers at once.
+A command is one file and one entry in `program.program`. Slow imports wait until the command runs,
+so that `--help` answers at once.
 """
 
 import os
@@ -19,8 +19,8 @@ AGAIN, INTERRUPTED = "run it again", 130
 
 def main() -> None:
     """Run the program; signals are caught before anything slow is imported."""
-    if (stream := sys.stderr) is not None:  # it was not closed before the program began
-        # a buffer on a full disk would fail again when worker processes start, and at exit
+    if (stream := sys.stderr) is not None:  # else it was closed before the program began
+        # on a full disk, buffered text would fail again when worker processes start, and at exit
         raw = os.fdopen(stream.fileno(), "wb", buffering=0, closefd=False)
         sys.stderr = TextIOWrapper(raw, stream.encoding, stream.errors, write_through=True)
     remedy = resuming()

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 SELECTING, ROUNDS, A_ROW, FACTORS, STARTING = 2.0, 60.0, 25e3, 60.0, 1.0
 """Time of a selection relative to its matrix products; iterations of a posterior; operations per
-row and class in each; operations divided by the cube of the active rows; seconds to start. From
-three runs on two cores. A regression takes no iterations, but twice `FACTORS`, for eigenvectors."""
+row and class in each; operations divided by the cube of the active rows; seconds to start: from
+three runs on two cores. A regression needs no iterations, but twice `FACTORS`, for eigenvectors."""
 TRIED, EXAMINED, PARTS = 50, 10_000, 3
-"""Numbers of matrix products in the benchmark of them, about a tenth of a second; of rows examined
-to find out whether there is a search for the kernel; and of parts of the memory that are shown."""
+"""Number of matrix products in the benchmark (about a tenth of a second); number of rows examined
+to find out whether there is a search for the kernel; number of parts of the memory shown."""
 
 
 @click.command(cls=shared.GroupedCommand)
@@ -43,9 +43,9 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     """Estimate the time, memory per process and checkpoint size of training on DATA.
 
     The time is a rough estimate for the final fit, from a short benchmark of matrix products on one
-    thread of this machine. A search for the kernel usually takes up to a minute more, with over
-    16,000 rows one or two. Its memory is included; if it chooses the number of active rows, the
-    time is also that with 2000 or 4000 of them, if memory and half of the rows suffice.
+    thread of this machine. A search for the kernel usually takes up to a minute more, or with over
+    16,000 rows one or two minutes. Its memory is included. If it chooses the number of active rows,
+    the time with 2000 or 4000 is shown too, if memory and half of the rows suffice for them.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the number of workers is read from the file; nothing is started.
@@ -92,7 +92,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
 
 
 def searches(train: "Table", settings: Any) -> bool:
-    """Return whether a run would search for its kernel, as far as its first rows tell."""
+    """Return whether a run would search for its kernel, judging by its first rows."""
     import numpy as np
 
     from sparsegp.data import summarise
@@ -163,7 +163,7 @@ def place(options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
 
 
 def largest(parts: dict[str, int]) -> str:
-    """Return the largest parts of the memory of a process, in words; some follow each other."""
+    """Return the largest parts of the memory of a process, in words; not all exist at once."""
     some = sorted(parts, key=lambda name: -parts[name])[:PARTS]
     named = ", ".join(f"{name} {size(parts[name])}" for name in some if parts[name] > 1)
     return f"; parts, not all at once: {named}"

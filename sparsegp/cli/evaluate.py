@@ -35,8 +35,8 @@ def evaluate(run: str, data: str, quiet: bool, as_json: bool, **options: Any) ->
     """Measure how well the model in RUN predicts DATA.
 
     If DATA has a test part, that part is used. Labels that did not occur in training count as
-    errors. nlpp is the mean negative log predictive probability in nats, ece the expected
-    calibration error in 15 equal bins.
+    errors. nlpp is the mean negative log predictive probability, in nats; ece is the expected
+    calibration error, in 15 bins of equal width.
     """
     from sparsegp.cli import facts
     from sparsegp.cli.tables import table_for

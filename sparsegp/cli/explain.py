@@ -28,10 +28,10 @@ FIRST = 5
 def explain(run: str, data: str, as_json: bool, **options: Any) -> None:
     """Explain the predictions for rows of DATA.
 
-    For each row: the most probable class and its strongest rival; the active rows of the model in
-    RUN that contribute most to the difference of their latent means, in favour of either class; and
-    the columns with the largest effect, the slope of this difference times the standard deviation
-    of the column. If DATA has a test part, that part is used.
+    For each row, show the most probable class and its strongest rival; the active rows of the model
+    in RUN that contribute most to the difference of their latent means, in favour of either class;
+    and the columns with the largest effect, which is the slope of this difference times the
+    standard deviation of the column. If DATA has a test part, that part is used.
     """
     from sparsegp.cli.tables import table_for
     from sparsegp.model import load

@@ -18,7 +18,7 @@ from sparsegp.settings import settings_given
 from sparsegp.store.folders import Folder
 
 WIDEST, MAX_CONFUSIONS = 15, 10
-"""Most classes for which the confusion matrix is printed, and number of confusions otherwise."""
+"""Maximum number of classes whose confusion matrix is printed; number of confusions otherwise."""
 
 
 def figures(
@@ -26,7 +26,7 @@ def figures(
     two: TwoClasses | None = None,
     sets: dict[str, float] | None = None,
 ) -> dict[str, str]:
-    """Return the metrics of an evaluation, a positive class and prediction sets, in words."""
+    """Return the metrics of an evaluation, of a positive class and of prediction sets, in words."""
     rows, nlpp = f"{evaluation.n}", f"{evaluation.nlpp:.4f} nats"
     if isinstance(evaluation, RegressionEvaluation):
         return {
@@ -78,7 +78,7 @@ def sizes_and_coverage(
 
 
 def by_class(evaluation: Evaluation) -> list[str]:
-    """Return tables of confusions, and of precision and recall; of many classes only the worst."""
+    """Return tables of confusions, precision and recall; with many classes only of the worst."""
     names, counts = [str(label) for label in evaluation.classes.tolist()], evaluation.confusion
     counted, order = "rows" if evaluation.weight is None else "weight", [*range(len(names))]
     if len(names) <= WIDEST:
@@ -109,7 +109,7 @@ def relevances(model: Model) -> dict[str, float]:
 
 
 def facts(model: Model) -> dict[str, Any]:
-    """Return the description of a model, and of its columns if they held more than numbers."""
+    """Return a description of a model, and of its columns if they held more than numbers."""
     shares, nlpp = relevances(model) if model.encoding else {}, model.report.get("validation_nlpp")
     if isinstance(nlpp, dict):  # by prior variance factor, of which one was chosen
         nlpp = nlpp.get(f"{model.calibration.prior_scale:.4g}")
@@ -175,7 +175,7 @@ def finished(model: Model) -> dict[str, Any]:
 
 
 def unfinished(run: str, folder: Folder) -> dict[str, Any]:
-    """Return the record of the newest checkpoint, or of the settings only if there is none.
+    """Return the record of the newest checkpoint, or of settings alone if there is none.
 
     Raises
     ------

@@ -44,10 +44,10 @@ NOTHING: dict[str, Any] = {
 def inspect(run: str, as_json: bool) -> None:
     """Show the contents of RUN, finished or not.
 
-    Shown are settings, classes, active rows, sizes and times; and, if the kernel has a length scale
+    These are settings, classes, active rows, sizes and times; and, if the kernel has a length scale
     per column, the relevances of the columns: standard deviation divided by length scale,
-    normalised to sum to 1. An unfinished run, even one in progress, is shown as of its latest
-    checkpoint.
+    normalised to sum to 1. Of an unfinished run, even one in progress, the latest checkpoint is
+    shown.
     """
     from sparsegp import store
     from sparsegp.cli.facts import finished, outline, unfinished
@@ -58,7 +58,7 @@ def inspect(run: str, as_json: bool) -> None:
     try:
         tuning = store.read_records(run)
     except StoreError as error:
-        if store.MODEL_FILE not in files:  # which was saved with what was chosen
+        if store.MODEL_FILE not in files:  # a model contains what the search chose
             raise
         show([f"warning: {error}"], err=True)
     if store.MODEL_FILE in files or (store.RUN_FILE not in files and tuning is None):
@@ -70,7 +70,7 @@ def inspect(run: str, as_json: bool) -> None:
         state = "being tuned" if tuning["chosen"] is None else "tuned, not trained"
         found = {"state": state, **outline(tuning["settings"], tuning["data"])}
         found["holder"] = of_tuning.holder()
-    of_model, name = store.file_of(run, store.MODEL_FILE)  # which may be a file without a run
+    of_model, name = store.file_of(run, store.MODEL_FILE)  # `run` may be the file of a model
     sizes = {
         "model": of_model.sizes().get(name, 0),
         "checkpoints": sum(files[name] for name in files if store.CHECKPOINT_FILE.fullmatch(name)),
@@ -102,8 +102,8 @@ def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
     state, settings, count = record["state"], record["settings"], record["columns"]
     usual = (DenseSettings if "method" in settings else TrainSettings)().to_json()
     settings = settings | {"kernel": brief(settings["kernel"])}
-    shown = {"kernel", "scaling"} if record["kernels"] else set()  # below, as they are used
-    shown |= {"kernel"} if "tuned" in state else set()  # the first one, which may not be given
+    shown = {"kernel", "scaling"} if record["kernels"] else set()  # below, as used
+    shown |= {"kernel"} if "tuned" in state else set()  # it is only where the search starts
     others = [k for k, value in settings.items() if value != usual.get(k) and k not in shown]
     progress = record["progress"] or {}
     extent = "{done} of {total}" if progress.get("total") else "{done}"
@@ -154,7 +154,7 @@ def in_words(record: dict[str, Any]) -> list[str]:
         {**each, "step": n, "criterion": each["criterion"][-1], "kernel": brief(each["kernel"])}
         for n, each in enumerate(record["learning"], 1)
     ]
-    if record["settings"].get("posterior") != "all":  # whose metrics the selection does not have
+    if record["settings"].get("posterior") != "all":  # else the model has other metrics
         curve = records_table(record["history"], (*POINT, *HELD_OUT))
     ranked = [] if record["inputs"] else list(record["relevances"].items())  # shown there
     if rest := ranked[MAX_RELEVANT:]:

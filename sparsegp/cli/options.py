@@ -1,7 +1,7 @@
 """Options that commands share, their help in groups, and files of options.
 
-Those of settings are generated from the settings. An option that is not given is None, so that the
-default of the Python API applies.
+Options of settings are generated from the settings. An option that is not given is None, so that
+the default of the Python API applies.
 """
 
 import re
@@ -35,7 +35,7 @@ COLUMNS = (
 LIMITS = ("max_trials", "max_seconds")
 KEPT, ROOM = ("resume", "overwrite", "checkpoint_every", "keep_last"), ("block_rows", "scratch")
 OTHERS = ("out", *KEPT, "test", "image", *COLUMNS, "no_header", *ROOM, "most", "old")
-"""Options that are not settings, but arguments of the Python API, or values of one."""
+"""Options that are not settings, but arguments of the Python API or values of them."""
 
 GROUPS = {
     "Data": (
@@ -57,7 +57,7 @@ def flags(names: Iterable[str]) -> str:
 
 
 def of_setting(setting: Setting) -> Options:
-    """Return the option of a setting; a flag selects the opposite of its default."""
+    """Return the option of a setting; a flag stands for the opposite of the default."""
     name = setting.flag or flags([setting.name])
     words, default = as_typed(setting.description), setting.unset or str(setting.default)
     if setting.kind is bool:
@@ -79,8 +79,8 @@ def of_setting(setting: Setting) -> Options:
 def as_typed(text: str) -> str:
     """Replace arguments of the Python API in a text by options of the command line.
 
-    They are recognised by a value ("--sites moments" for "sites=moments"), an underscore in the
-    name, or backticks ("--out" for "`out`"), but not in parentheses after a name ("ep(seed=1)").
+    They are recognised by a value ("sites=moments" becomes "--sites moments"), an underscore in the
+    name, or backticks ("`out`" becomes "--out"), except within parentheses, as in "ep(seed=1)".
     """
 
     def option(found: re.Match[str]) -> str:
@@ -159,7 +159,7 @@ sets = number("--set", "Prediction sets that contain the true class with probabi
 
 
 def columns_with(label: str, ids: str, drop: str = "") -> Options:
-    """Return the options for files with columns, given parts of the help of three of them."""
+    """Return the options for files with columns; the arguments are parts of the help of three."""
     header = "Whether line 1 of a text file holds names."
     return together(
         text(
@@ -187,7 +187,7 @@ def columns_with(label: str, ids: str, drop: str = "") -> Options:
 
 
 def weight_column(default: str = "") -> Options:
-    """Return the option for the column of weights, given its default for the help."""
+    """Return the option for the column of weights; `default` is for its help."""
     words = "Column of row weights, not used as input: a name, or the number of an input column"
     return text("--weight-column", "NAME|NUMBER", f"{words} from 0.{default}")
 
@@ -310,7 +310,7 @@ def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    """Read from a file, which must contain nothing else, options that are not given."""
+    """Read options that are not given from a file, which must contain nothing else."""
     if value is None or ctx.resilient_parsing:
         return
     try:

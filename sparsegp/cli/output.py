@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MIN_WIDTH = 12
 """Minimum width of the names before values."""
 ROOM = 64
-"""Characters for a list after its name, on a terminal of 80."""
+"""Characters for a list after its name, on a terminal 80 characters wide."""
 
 
 def show(lines: Iterable[str], err: bool = False) -> None:
@@ -87,7 +87,7 @@ def percent(share: float) -> str:
 
 
 def listed(values: Iterable[Any]) -> str:
-    """Return values in a line of about `ROOM` characters, and the number of those left out."""
+    """Return values on one line of about `ROOM` characters, and the number of those left out."""
     texts = [quote_if_needed(str(value)) for value in values]
     if len(line := ", ".join(texts)) <= ROOM:
         return line

@@ -43,14 +43,14 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
 
     Labels and probabilities are written. If DATA has a test part, that part is used; labels are not
     needed. Text (.csv or .tsv, also with .gz) and .parquet have the columns row, label,
-    p_<class>...; .npz and .zarr have the arrays labels, probabilities and classes; all have
-    --id-column under its name, or id_<name> if predictions have that name. For regression the label
+    p_<class>...; .npz and .zarr have the arrays labels, probabilities and classes. All have
+    --id-column under its name, or id_<name> if predictions use that name. For regression, the label
     is the mean, and its variance, noise included, replaces probabilities. --reject-below and
     --reject-novel add `rejected`, --set adds `set`, with one column per class, and --novelty adds
-    `novelty`. Text has 1 or 0 for true or false; in it, control characters are escaped, and what a
-    spreadsheet would interpret as a formula, starting with = + - or @, is preceded by an
-    apostrophe. If DATA is -, .csv text is read from standard input and predicted a few thousand
-    lines at a time.
+    `novelty`. Text has 1 and 0 for true and false; in it, control characters are escaped, and an
+    apostrophe precedes what a spreadsheet would interpret as a formula, starting with = + - or @.
+    If DATA is -, .csv text is read from standard input and predicted a few thousand lines at a
+    time.
     """
     columns = shared.given(wanted, shared.COLUMNS)
     rejecting = {"reject_below": "probability below {}", "reject_novel": "novelty {} or more"}

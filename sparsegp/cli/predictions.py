@@ -29,7 +29,7 @@ from sparsegp.types import Labels
 PREDICTIONS = "sparsegp predictions"
 """Attribute of zarr groups of predictions."""
 Batches = Iterator[dict[str, Any]]
-"""For each batch of rows, arrays by name, in the order in which they are written: `labels` and
+"""Arrays by name for each batch of rows, in the order in which they are written: `labels` and
 others (m,), and those with several columns (m, c)."""
 
 
@@ -38,7 +38,7 @@ def predicted(
 ) -> Batches:
     """Yield the arrays to write for each batch of rows, and count the rows.
 
-    Ids, which are first, have `id_` before their name if it is that of another column.
+    Ids come first; their name gets the prefix `id_` if it is that of another column.
     """
     for X, ids in rows:
         count["rows"] += len(X)
@@ -66,7 +66,7 @@ def predicted(
             found["rejected"] = np.any(rejected, axis=0)
             count["rejected"] += int(found["rejected"].sum())
         ((names, _),) = written_columns(iter([found]), model.classes)
-        # names in files of any format, the last two of arguments of `numpy.savez`
+        # names in files of any format; the last two are arguments of `numpy.savez`
         taken = {*names, *found, "classes", "file", "allow_pickle"}
         yield {"id_" * (name in taken) + name: each for name, each in ids.items()} | found
 
@@ -87,7 +87,7 @@ def written_columns(batches: Batches, classes: Labels) -> Iterator[tuple[list[st
 
 
 def harmless(text: str) -> str:
-    """Escape control characters, and prefix what a spreadsheet would take for a formula."""
+    """Escape control characters, and put ' before what a spreadsheet would take for a formula."""
     text = visible(text)
     is_formula = text.startswith(("=", "+", "-", "@")) and not is_number(text)
     return f"'{text}" if is_formula else text
@@ -96,7 +96,7 @@ def harmless(text: str) -> str:
 def write_csv(path: Path, classes: Labels, batches: Batches) -> None:
     """Write a line for every row, with tabs or compressed if the name says so; numbers are exact.
 
-    Compressed files contain no name and no time, so that the same predictions are the same bytes.
+    Compressed files contain no name and no time, so that equal predictions give the same bytes.
     """
     with open(path, "xb") as raw:
         name = path.name.lower()
@@ -150,7 +150,7 @@ def write_zarr(path: Path, classes: Labels, batches: Batches) -> None:
     group: Any = zarr.open_group(str(path), mode="w", attributes={PREDICTIONS: True})
 
     def append(name: str, values: Any) -> None:
-        name = name.replace("/", "_").strip(".") or "id"  # zarr has paths
+        name = name.replace("/", "_").strip(".") or "id"  # names in zarr are paths
         if name not in group:
             kind = str if values.dtype.kind == "U" else values.dtype
             shape, chunks = (0, *values.shape[1:]), (max(len(values), 1), *values.shape[1:])
@@ -173,7 +173,7 @@ WRITERS: dict[str, Callable[[Path, Labels, Batches], None]] = {
 
 
 def writer_of(path: Path) -> Callable[[Path, Labels, Batches], None]:
-    """Return the function that writes the format that the name of a file ends in.
+    """Return the function that writes the format named by the suffix of a file.
 
     Raises
     ------

@@ -29,17 +29,17 @@ from sparsegp.errors import Interrupted, SettingsError, SparseGPError, size
 FAILED = 2
 
 ADDRESSES, ADDRESSES_PER_THREAD = 1_400_000_000, 175_000_000
-"""Bytes of address space that libraries reserve, mostly for nothing. With a lower limit BLAS may
-hang, deaf to signals, or crash."""
+"""Bytes of address space that libraries reserve, mostly without using them. With a lower limit BLAS
+may crash, or hang and ignore signals."""
 
 TOO_LARGE = {"FloatingPointError", "LinAlgError", "OverflowError", "ZeroDivisionError"}
-"""Errors of computations with numbers of which some are too large."""
+"""Errors of computations in which some numbers are too large."""
 LONGEST_WORD = 300
 """Maximum length of a word in a message, which may quote input of any length."""
 
 
 class _Warnings(logging.Handler):
-    """A handler that shows a message once, since the same rows may be read several times."""
+    """A handler that shows each message once, since the same rows may be read several times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Command(click.Command):
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""
         if isinstance(sys.stdout, TextIOWrapper):  # neither closed nor replaced
-            sys.stdout.reconfigure(errors="backslashreplace")  # for what its encoding lacks
+            sys.stdout.reconfigure(errors="backslashreplace")  # for characters it cannot encode
         logger, handler = logging.getLogger("sparsegp"), _Warnings()
         logger.addHandler(handler)
         logging.getLogger("distributed.client").addFilter(_is_silent)
@@ -71,7 +71,7 @@ class Command(click.Command):
             if isinstance(error, Interrupted):
                 line = line.replace("continue with --resume", resuming(args[0] if args else None))
             if isinstance(error, OSError) and sys.stdout is not None:
-                try:  # or what cannot be written would fail at exit again
+                try:  # else what cannot be written would fail again at exit
                     sys.stdout.flush()
                 except OSError:
                     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -136,12 +136,12 @@ def require_address_space() -> None:
 
 
 def _is_silent(_: logging.LogRecord) -> bool:
-    """Filter all messages: of a lost scheduler Dask logs a traceback, and an error line follows."""
+    """Drop all messages: Dask logs a traceback for a lost scheduler, and an error line follows."""
     return False
 
 
 def _unless_interrupted(found: "sys.UnraisableHookArgs") -> None:
-    """Show an exception of a finalizer, unless it is a second Ctrl-C that came just then."""
+    """Show an exception in a finalizer, unless it is a second Ctrl-C that came just then."""
     if not isinstance(found.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(found)
 

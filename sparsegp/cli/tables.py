@@ -1,4 +1,4 @@
-"""Rows for a command: opening them, and passing them through a model batch by batch."""
+"""Rows for a command: open the tables to train on, or those to be predicted by a model."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -66,9 +66,9 @@ def training_tables(
 
 
 def kinds_of_words(frame: Frame, kinds: Mapping[str, str]) -> dict[str, str]:
-    """Return the kinds of columns, with those of text, which stay text.
+    """Return the kinds of columns, and add those of text columns, which stay text.
 
-    Those of text in memory have the form of its numbers, if any, as those of a model do.
+    A kind of text in memory includes the form of its numbers, if any, as in a model.
     """
     found, parts = dict(kinds), [part for part in frame.parts if not hasattr(part, "dask")]
     for place, (name, dtype) in enumerate(zip(frame.names, frame.empty.dtypes, strict=True)):
@@ -91,9 +91,8 @@ def table_for(
 ) -> Table:
     """Return the rows that a model is to predict: those of the test part, if there is one.
 
-    Without `labels`, labels and weights in a file with columns are not read. If the model is to
-    learn from the rows, they are those of the training part, and need the weight column that the
-    training rows had.
+    Without `labels`, labels and weights in a file with columns are not read. For `learning`, the
+    rows are those of the training part, and need the weight column if the training rows had it.
 
     Raises
     ------
@@ -159,7 +158,7 @@ def tables_from(file: BinaryIO, model: Model, **columns: Any) -> Iterator[Table]
         head.append(line)
 
     def lines() -> Iterator[str]:
-        for line in chain(head, file):  # which may have several lines that end in "\r"
+        for line in chain(head, file):  # it may hold several lines that end in "\r"
             for part in StringIO(line.decode("latin-1"), newline=""):
                 held.append(part)
                 yield part

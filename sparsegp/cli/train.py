@@ -117,7 +117,7 @@ def limits_of_search(options: dict[str, Any], kernel: str | None) -> dict[str, A
 
 
 def headline(record: dict[str, Any], tested: dict[str, str]) -> str:
-    """Return the line to read first: how good the model is on rows that it has not learnt from."""
+    """Return the line to read first: how good the model is on rows that it was not trained on."""
     if tested:
         rows = plural(record["n"], "test row")
         if "r2" in tested:
@@ -130,7 +130,7 @@ def headline(record: dict[str, Any], tested: dict[str, str]) -> str:
 
 
 def summary(record: dict[str, Any], tested: dict[str, str]) -> dict[str, str | None]:
-    """Return the record, and the figures of the test, in words, by display name."""
+    """Return the record and the test metrics in words, by display name."""
     from sparsegp.kernels import brief
 
     rows, columns = plural(record["rows"], "row"), plural(record["columns"], "column")
@@ -140,12 +140,12 @@ def summary(record: dict[str, Any], tested: dict[str, str]) -> dict[str, str | N
     labels += "" if record["label"] is None else f" of column {record['label']}"
     choice, nlpp, settings = record["tuning"], record["validation_nlpp"], record["settings"]
     chosen = "" if choice is None else "without a search, as for pixels, copies and few rows"
-    learnt = record if "method" in settings else {}  # otherwise of the selection
+    learnt = record if "method" in settings else {}  # else metrics of the selection
     if choice and choice["trials"]:
         chosen = f"by {extent(choice['trials'], choice['ended'])}"
         if choice["nlpp"]:
             chosen += f"; nlpp at the choice {choice['nlpp']:.4f} nats, on held-out training rows"
-    stored = record["model_bytes"]  # another process may overwrite the run
+    stored = record["model_bytes"]  # 0 if another process overwrites the run
     return {
         "trained on": f"{record['source']}: {rows}, {columns}, {labels}",
         "kernel": "; ".join(dict.fromkeys(map(brief, record["kernels"]))),
@@ -165,7 +165,7 @@ def summary(record: dict[str, Any], tested: dict[str, str]) -> dict[str, str | N
 
 
 def _that_validated(record: dict[str, Any]) -> str:
-    """Return on which rows `validation_nlpp` was measured, in words."""
+    """Return in words on which rows `validation_nlpp` was measured."""
     kind = "weighted " if record["settings"].get("class_weight") else ""
     if count := record["validation_rows"]:
         return f"on {plural(count, f'{kind}validation row')}"

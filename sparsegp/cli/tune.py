@@ -97,7 +97,7 @@ def train_command(data: str, given: Mapping[str, Any]) -> str:
 
 
 def kept_by_guard(trials: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]) -> str | None:
-    """Return why the first kernel was kept although another trial had a lower NLPP, if so."""
+    """Return why the first kernel was kept if another trial had a lower NLPP, else None."""
     first = min(trials, key=lambda trial: int(trial["number"]), default=chosen)
     if any(value != first.get(name) for name, value in chosen.items() if name in CHOICE):
         return None
@@ -117,9 +117,9 @@ def trials_table(
     chosen: Mapping[str, Any] | None,
     is_regression: bool = False,
 ) -> list[str]:
-    """Return a table of trials in order of stage and size, the best first; the choice has a star.
+    """Return a table of trials by stage and size, the best of each first; the choice has a star.
 
-    Those of one stage and size predict the same rows, named if they are not the held-out ones.
+    Trials of one stage and size predict the same rows, named if they are not the held-out ones.
     """
     from sparsegp.kernels import brief
 

@@ -47,7 +47,7 @@ def row_blocks(n: int, p: int, source: str, multiple: int = 1) -> list[int]:
 
 
 def of_known_sizes(X: Any) -> Any:
-    """Return a dask array; if sizes of its chunks are unknown, a copy for which they are found."""
+    """Return a dask array with known chunk sizes: a copy if they have to be computed."""
     if any(np.isnan(size) for size in X.shape):
         return X.copy().compute_chunk_sizes()  # a copy, as this works in place
     return X

@@ -53,8 +53,8 @@ def toy(n: int, seed: int, *, apart: bool = False) -> tuple[Doubles, Integers]:
     seed : int
         Random seed.
     apart : bool
-        Redraw rows of class 3 that lie among those of the others, r^2 > 0.1, as the authors'
-        program does. The classes do not overlap then.
+        Redraw rows of class 3 with r^2 > 0.1, among those of the other classes, as the authors'
+        program does. Then the classes do not overlap.
     """
     rng = np.random.default_rng([seed, n])
     y = rng.integers(1, 4, size=n)

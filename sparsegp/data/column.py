@@ -19,11 +19,11 @@ KINDS = (*NUMBERS, "truth", "category", "date")
 UNTYPED = "words"
 """Kind of a text column until its values have been examined."""
 DROP = "drop"
-"""Given in place of a kind for a column to leave out."""
+"""Given in place of a kind to leave a column out."""
 RARE, MISSING = ": rare", " missing"
-"""Suffixes of the names of encoded columns; for a level it is "=" and the level."""
+"""Suffixes of the names of encoded columns; that of a level is "=" followed by the level."""
 CODE_PARTS, CODE_STEP = tuple(f": code {bit}" for bit in range(16)), 0.25
-"""Suffixes of the columns of the codes of other levels, and the value of a bit that is set: the sum
+"""Suffixes of the columns that hold the codes of rare levels, and the value of a set bit: the sum
 of absolute differences of two codes is then, on average, that of the indicators of two levels."""
 TIME, YEAR = ": time", ": year"
 """Suffixes of the encoded columns of the time in years, and of whole years in older models."""
@@ -37,13 +37,13 @@ LIKE_NUMBERS = re.compile(
     r"(?i:\W*\d|(?:mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
     r"[a-z]{0,6}\b.*\d)"
 )
-"""Words that may be numbers or dates, rather than codes."""
+"""Pattern of words that may be numbers or dates rather than codes."""
 FOLDS = 5
-"""Number of folds of the rows to learn from."""
+"""Number of folds of the training rows."""
 
 
 def code(level: str) -> NDArray[np.uint8]:
-    """Return the bits of a hash of a level, which depend on nothing else, (len(CODE_PARTS),)."""
+    """Return the bits of a hash of a level, (len(CODE_PARTS),), which depends on it alone."""
     text = level.encode("utf-8", "surrogatepass")
     digest = blake2b(text, digest_size=len(CODE_PARTS) // 8).digest()
     return np.unpackbits(np.frombuffer(digest, np.uint8))
@@ -65,8 +65,8 @@ class Column:
     form: str = ""  # of text: date format, form of numbers (numerals.py), or "words" of truth
     zone: str = ""  # of dates, see `dates.zone_of`
     means: tuple[tuple[float, ...], ...] = ()
-    """For each rare level, mean labels in place of codes, the last parts: those without each of the
-    `FOLDS`, for rows to learn from, and then those of all."""
+    """For each rare level, mean labels, which replace codes as the last parts: first those without
+    each of the `FOLDS`, for training rows, then those of all rows."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Column":
@@ -78,7 +78,7 @@ class Column:
     def encode(self, series: Any, fold: Integers | None = None) -> Doubles:
         """Encode the values of some rows, (n, parts); NaN where a value is unreadable.
 
-        Rows to learn from have the means without their `fold`, (n,).
+        Training rows, with their `fold` (n,), get the mean labels of the other folds.
         """
         from sparsegp.data.dates import dates  # noqa: PLC0415 - loads pandas
         from sparsegp.data.values import numbers  # noqa: PLC0415
@@ -101,13 +101,13 @@ class Column:
 
     @property
     def reading(self) -> str:
-        """Its kind, and the form of numbers that were words, as in "number:$#"."""
+        """Its kind, with the form of numbers that were in words, as in "number:$#"."""
         has_form = self.kind in NUMBERS and self.form
         return f"{self.kind}:{self.form}" if has_form else self.kind
 
     @property
     def doubt(self) -> str:
-        """What most levels look like, other than a category, and what to do about it."""
+        """Message if most levels do not look like a category, with a remedy; else empty."""
         levels, are_rare = (*self.levels, *self.rare), len(self.rare) > len(self.levels)
         what = likeness(levels, are_rare) if self.kind == "category" else ""
         alike = [*filter(LIKE_NUMBERS.match, self.rare)]
@@ -118,13 +118,13 @@ class Column:
 
     @property
     def has_no_day(self) -> bool:
-        """Whether its dates are times of day."""
+        """Whether its dates are times of day alone."""
         return self.kind == "date" and is_clock(self.form)
 
     def unlike_dates(self, series: Any) -> str:
-        """Return what dates have that those of the training rows lack, or the reverse.
+        """Return a message if dates have what those of the training rows lack, or the reverse.
 
-        That is a day beside the time, which all have, or a time zone, which some have.
+        This is a day beside the time, in all of them, or a time zone, in some of them.
         """
         from sparsegp.data.dates import (  # noqa: PLC0415 - loads pandas
             has_other_zones,
@@ -184,7 +184,7 @@ class Column:
 
     @property
     def has_sound_means(self) -> bool:
-        """Whether there are as many finite means as rare levels, folds and parts for them."""
+        """Whether means are finite, and as many as rare levels, folds and parts require."""
         widths = {len(each) for each in self.means} or {0}
         return (
             widths == {(FOLDS + 1) * self.n_means}
@@ -204,10 +204,9 @@ class Column:
         return self.parts[-1:] == CODE_PARTS[-1:]
 
     def news(self, series: Any) -> tuple[int, str]:
-        """Count the rows unlike those of training, and return one of their new levels, if any.
+        """Count rows with values that no training row had, and return one new level, if any.
 
-        These are rows with new levels of a category and, if training rows had none, with missing
-        values.
+        Such values are new levels of a category, and missing values if training rows had none.
         """
         gaps = series.isna().to_numpy(bool) & (self.missing == 0.0)
         if self.kind != "category":

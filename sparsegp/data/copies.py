@@ -1,15 +1,15 @@
 """Duplicate rows: merged into one row with weight, or kept as separate observations.
 
-A row of weight w stands for w copies. So that this holds for copies in the data as well, duplicate
+A row of weight w stands for w copies. So that this also holds for copies in the data, duplicate
 rows with the same label are merged into one row with the sum of their weights, and rows of weight
-zero are left out. The fit, and its order of rows, are then the same whether rows are weighted or
-repeated. Copies must not judge each other either: a model that predicts the copy of a training row
+zero are left out. The fit, including its order of rows, is then the same whether rows are weighted
+or repeated. Nor must copies validate each other: that a model predicts the copy of a training row
 well says little about new rows.
 
-In a table of few distinct inputs, such as sex, age group and class, rows repeat because there is
-nothing else to observe, and new rows will repeat as well. Such rows are not merged, and counts of
-them are repeated. Either their labels give them away, as those of copies agree; or their number
-does, as columns of few values agree by chance, or allow few different rows.
+In a table with few distinct inputs, such as sex, age group and class, rows repeat because nothing
+else was observed, and new rows will repeat as well. Such rows are not merged, and a row whose
+weight is a count is repeated. They are recognised by their labels, as those of copies agree, or by
+their number, as columns of few values agree by chance or allow few different rows.
 """
 
 import hashlib
@@ -31,21 +31,21 @@ from sparsegp.types import Doubles, Integers
 MAX_VALUES = 1 << 27
 """Maximum number of input values that are reordered in memory: 1 GiB of doubles."""
 SEPARATE = 0.45
-"""Least disagreement of the labels of separate rows with the same inputs, where all rows have 1.
+"""Least disagreement of labels of separate rows with the same inputs; that of any two rows is 1.
 
 Ten tables reduced to a few columns of few values had .5 to .8, or .15 to .4 with little noise. With
-all rows twice or three times nine of them had at most .36, and with one class repeated .42; the one
-of 24 different inputs kept its .7 to .9, as copies are few beside the rows there are anyway."""
+all rows twice or three times, nine of them had at most .36, and .42 with one class repeated; the
+one with 24 different inputs kept its .7 to .9, as copies are few beside its other equal rows."""
 SEPARATE_NUMBERS = 0.9
-"""The same in a regression, where the same number twice is hardly a coincidence."""
+"""The same in a regression, where two equal numbers are hardly a coincidence."""
 CHANCE, MIN_ORIGINALS = 0.01, 20
-"""Probability below which a common divisor is no chance; fewest rows that may have been repeated:
-with fewer they are rather a design with as many observations of each combination."""
+"""Probability below which a common divisor is no coincidence; fewest rows that may have been
+repeated: fewer are rather a design with equally many observations of each combination."""
 CROWDED = 10
-"""Least number of rows for each combination of values that shows them to be separate."""
+"""Least number of rows per possible combination of values that shows rows to be separate."""
 BY_CHANCE = 0.4, 0.6
-"""Least shares of pairs of equal rows that chance explains, in each class and in all rows, if
-columns of few values repeat (docs/benchmarks/studies.md)."""
+"""Least shares of the pairs of equal rows that chance must explain, in each class or in all rows,
+for rows to be separate (docs/benchmarks/studies.md)."""
 
 
 class Groups:
@@ -57,18 +57,18 @@ class Groups:
         if labels.dtype.kind == "O":
             labels = np.array([str(label) for label in labels.tolist()])
         codes = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-        order = np.lexsort((codes, digests[:, 1], digests[:, 0]))  # keeps that of equal rows
+        order = np.lexsort((codes, digests[:, 1], digests[:, 0]))  # equal rows keep theirs
         are_other = np.ones(len(order), dtype=bool)
         are_other[1:] = (np.diff(digests[order], axis=0) != 0).any(axis=1)
         starts = np.flatnonzero(are_other | (np.diff(codes[order], prepend=-1) != 0))
         self.first = order[starts]  # first row of each group, (g,)
-        self.inputs = np.cumsum(are_other)[starts] - 1  # number of its inputs,
+        self.inputs = np.cumsum(are_other)[starts] - 1  # code of its inputs,
         self.label = codes[self.first]  # and of its label
         self.of_row = np.empty_like(order)  # group of each row, (n,)
         self.of_row[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
 
     def sums(self, weights: Doubles) -> Doubles:
-        """Return the sums of the weights of the rows, (g,), which do not depend on their order."""
+        """Return the sum of the weights in each group, (g,), whatever the order of the rows."""
         order = np.lexsort((weights, self.of_row))
         starts = np.searchsorted(self.of_row[order], np.arange(len(self.first)))
         return np.asarray(np.add.reduceat(weights[order], starts))
@@ -82,14 +82,14 @@ def effective_rows(
 ) -> Table:
     """Return the rows that a weighted fit uses: without duplicates, and with positive weights.
 
-    If all weights are one after that, rows keep their order and have no weights. Rows which the
-    labels (`SEPARATE`) or chance (`BY_CHANCE`) show to be separate observations keep their order
-    too: those with whole weights are repeated, unless they become too many, and all have the
-    weights of their classes; where a table or class was repeated as a whole (`CHANCE`), each
-    observation is kept once, with the weight of all. Other rows are sorted by a digest of their
-    inputs, so that nothing depends on their original order, unless they are more than memory should
-    hold twice (`MAX_VALUES`): these keep their order. Rows with the same inputs but other labels
-    form one family, as copies do (`Table.origin`).
+    If all weights are then one, rows keep their order and have no weights. Rows that labels
+    (`SEPARATE`) or chance (`BY_CHANCE`) show to be separate observations also keep their order:
+    those with whole weights are repeated, unless they become too many, and all have the weights of
+    their classes; where a table or class was repeated as a whole (`CHANCE`), each observation is
+    kept once, with the weight of all its copies. Other rows are sorted by a digest of their inputs,
+    so that nothing depends on their original order, unless they have too many values to be held in
+    memory twice (`MAX_VALUES`). Rows with the same inputs but different labels form one family, as
+    copies do (`Table.origin`).
 
     Parameters
     ----------
@@ -138,8 +138,8 @@ def _observations(
 ) -> tuple[Integers, Doubles] | None:
     """Return rows that are separate observations, and their weights, (m,); None if they are not.
 
-    A row of a whole weight is as many observations, unless they are too many. Where all rows of a
-    class were repeated, one in so many is left, with the weight of all, or they would judge each
+    A row of whole weight counts as that many observations, unless they are too many. Where all rows
+    of a class were repeated r times, one in r is kept, with weight r, as copies would validate each
     other.
     """
     n, limit = len(counts), 0 if is_regression else MAX_REPEATED
@@ -147,7 +147,7 @@ def _observations(
         return None
     size = groups.sums(counts)
     repeats = np.ones(len(size), np.int64)
-    if (counts == counts[0]).all():  # else they are numbers of observations
+    if (counts == counts[0]).all():  # else weights are numbers of observations
         repeats = _repeats(groups, size, is_regression)
     if not _are_separate(table, groups, size / repeats, is_regression, scheduler):
         return None
@@ -158,7 +158,7 @@ def _observations(
 
 
 def _repeats(groups: Groups, size: Doubles, is_regression: bool) -> Integers:
-    """Return how often all rows, and those of each class, were repeated, for each group, (g,).
+    """Return how often the rows of each group were repeated, with the table or their class, (g,).
 
     `size` (g,) are the numbers of equal rows.
     """
@@ -172,12 +172,12 @@ def _repeats(groups: Groups, size: Doubles, is_regression: bool) -> Integers:
 
 
 def _divisor(size: Doubles, n_tests: int) -> int:
-    """Return the common divisor of numbers of equal rows, or one if they may not be repeated.
+    """Return the common divisor of numbers of equal rows, or 1 if it may be a coincidence.
 
     The probability that g numbers have one of at least d is about d^(1 - g) / (g - 1).
     """
     found, g = int(np.gcd.reduce(size.astype(np.int64))), len(size)
-    is_round = found % 10 == 0  # as of rounded counts
+    is_round = found % 10 == 0  # as rounded counts are
     if found == 1 or g == 1 or is_round or size.sum() < MIN_ORIGINALS * found:
         return 1
     return found if n_tests * found ** (1.0 - g) / (g - 1) < CHANCE else 1
@@ -186,9 +186,9 @@ def _divisor(size: Doubles, n_tests: int) -> int:
 def _are_separate(
     table: Table, groups: Groups, size: Doubles, is_regression: bool, scheduler: Any
 ) -> bool:
-    """Return whether rows with the same inputs are separate observations; `size` (g,) of them."""
+    """Return whether equal rows, counted by `size` (g,), are separate observations."""
     each = np.bincount(groups.inputs, size)
-    if each[each > 1.0].sum() < 0.5 * each.sum():  # most are unlike others
+    if each[each > 1.0].sum() < 0.5 * each.sum():  # most are unlike all others
         return False
     if _labels_differ(groups, size, SEPARATE_NUMBERS if is_regression else SEPARATE):
         return True
@@ -198,7 +198,7 @@ def _are_separate(
 def _labels_differ(groups: Groups, counts: Doubles, least: float) -> bool:
     """Return whether labels of rows with the same inputs differ as those of separate observations.
 
-    They then differ at least `least` times as often as those of any rows.
+    These differ at least `least` times as often as the labels of any two rows.
     """
     size = np.bincount(groups.inputs, counts)
     alike = np.bincount(groups.inputs, counts * (counts - 1.0))
@@ -211,9 +211,9 @@ def _labels_differ(groups: Groups, counts: Doubles, least: float) -> bool:
 def _is_chance(table: Table, groups: Groups, size: Doubles, scheduler: Any) -> bool:
     """Return whether chance explains how many rows have the same inputs.
 
-    So it does if the columns allow far fewer different inputs than there are rows; and if there
-    would be about as many pairs of equal rows if columns were independent, in each class or in all
-    rows. With more than `MAX_REPEATED` different rows the answer is no.
+    It does if the columns allow far fewer different inputs than there are rows, or if independent
+    columns would give about as many pairs of equal rows, in each class or in all rows. With more
+    than `MAX_REPEATED` different rows the answer is no.
     """
     if len(groups.first) > MAX_REPEATED:
         return False
@@ -238,15 +238,15 @@ def _is_chance(table: Table, groups: Groups, size: Doubles, scheduler: Any) -> b
 
 
 def _share_by_chance(columns: Sequence[Integers], label: Integers, counts: Doubles) -> float:
-    """Return the expected number of pairs of equal rows, divided by their number.
+    """Return the expected number of pairs of equal rows, divided by their actual number.
 
-    Columns count as independent in each class. How often two rows agree in one is estimated from
-    pairs of rows that differ elsewhere: copies agree in all. So a single column tells nothing.
+    Columns are taken as independent in each class. How often two rows agree in one is estimated
+    from pairs that differ somewhere, as copies agree in all; a single column thus proves nothing.
 
     Parameters
     ----------
     columns : sequence of Integers (g,)
-        Values of each column, counted from 0, in groups of equal rows.
+        Codes from 0 for the values of each column, in groups of equal rows.
     label : Integers (g,)
     counts : Doubles (g,)
         Numbers of rows.
@@ -270,7 +270,7 @@ def rank_in_group(groups: Integers) -> Integers:
 
 
 def _has_copies(table: Table, scheduler: Any) -> bool:
-    """Return whether some rows may have the same inputs; this is much faster than `Groups`."""
+    """Return whether any rows may have the same inputs; this is much faster than `Groups`."""
     each = compute_each(hashes_of_rows, table.X.to_delayed().ravel(), scheduler=scheduler)
     hashes = np.sort(np.concatenate(each))
     return bool((hashes[1:] == hashes[:-1]).any())

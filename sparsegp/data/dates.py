@@ -22,24 +22,24 @@ SHORT_YEAR = re.compile(r"^(\d\d?([./ -])(?:\d\d?|[A-Za-z]{3})\2)(\d\d)(?!\d)")
 TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(?:\.\d+)?)?( ?[AaPp][Mm])?")
 TIME_FIRST = re.compile(rf"({TIME_OF_DAY.pattern})(,? )(.+)")
 YEAR_LAST = re.compile(r"^%d([./ -])(%[mbB])\1%y")
-"""Pattern of formats, which also fit dates with the year in front."""
+"""Pattern of formats that also fit dates with the year in front."""
 FIRST, MANY = 3, 40
-"""Number of words of which one at least is a date, if they are dates; number of dates which are
-hardly all from the middle of months."""
+"""Number of first words, one of which is a date if a column has any; number of dates from which on
+all may be of one day of the month."""
 ZONE = re.compile(
     r"[T ]\d\d?(?::?\d\d){1,2}(?:[.,]\d+)?(?: ?[AaPp][Mm])? ?"
     r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)$"
 )
 """A time of day with a time zone, at the end of a date."""
 UTC = re.compile(r"^(\d{4}-.*\d) ?(?:UTC|GMT)$")
-"""An ISO date and time in UTC, in words."""
+"""An ISO date and time that ends in UTC or GMT."""
 
 
 def dates(series: Any, form: str = "") -> Doubles:
     """Return the time in years and the cyclic parts of dates, (n, 4); NaN where one is no date.
 
-    Dates with a time zone are those in UTC. Text is read in the format `form`, by default that of
-    `date_form`, or in ISO 8601. Numbers are not dates.
+    Dates with a time zone are converted to UTC. Text is read in the format `form`, by default that
+    which `date_form` finds, or in ISO 8601. Numbers are not dates.
     """
     if not _is_of_dates(series):
         if pd.api.types.is_numeric_dtype(series.dtype):
@@ -55,7 +55,7 @@ def dates(series: Any, form: str = "") -> Doubles:
 
 
 def _is_of_dates(series: Any) -> bool:
-    """Return whether values have a type of dates that is not of Arrow."""
+    """Return whether values have a datetime type of pandas, rather than of Arrow."""
     is_arrow = isinstance(series.dtype, pd.ArrowDtype)
     return not is_arrow and pd.api.types.is_datetime64_any_dtype(series.dtype)
 
@@ -75,7 +75,7 @@ def zones(series: Any) -> set[str]:
 
 
 def have_days(series: Any) -> bool | None:
-    """Return whether values are dates, or times of day alone; None if they are both or neither."""
+    """Return True for dates, False for times of day alone, None for both or neither."""
     if _is_of_dates(series):
         return True
     words = distinct(series)[1]
@@ -87,10 +87,10 @@ def have_days(series: Any) -> bool | None:
 
 
 def zone_of(found: set[str]) -> str:
-    """Return "none" if no dates have a zone, "other" if all have and not all UTC, else "".
+    """Return "none" if no dates have a zone, "other" if all have one but not all UTC.
 
-    As dates without a zone are read as if in UTC, the last go with all others; they are "both" if
-    some have another zone.
+    It is "both" if some have a zone other than UTC and some have none, and "" otherwise: these two
+    go with any other dates, as dates without a zone are read as in UTC.
     """
     if "none" in found and len(found) > 1:
         return "both" if "other" in found else ""
@@ -98,9 +98,9 @@ def zone_of(found: set[str]) -> str:
 
 
 def has_other_zones(known: str, found: set[str]) -> bool:
-    """Return whether some dates have a zone and those before had none, or the reverse.
+    """Return whether some dates have a zone and earlier ones had none, or the reverse.
 
-    `known` is the result of `zone_of` for those before, `found` that of `zones` for the others.
+    `known` is the result of `zone_of` for earlier dates, `found` that of `zones` for the others.
     """
     return {"none": "other", "other": "none"}.get(known) in found
 
@@ -108,11 +108,11 @@ def has_other_zones(known: str, found: set[str]) -> bool:
 def times(words: Any, form: str = "") -> Any:
     """Return words as times in UTC; NaT where one is missing or not in the form; see `dates`."""
     form = form or date_form(words.dropna()) or ISO
-    forms = [form, form.replace("%B", "%b"), ISO]  # May may be short
+    forms = [form, form.replace("%B", "%b"), ISO]  # "May" fits both
     if is_clock(form):
         forms = [re.sub("%M(:%S)?", f"%M{end}", form) for end in ("", ":%S", ":%S.%f")]
     words = words.map(lambda word: UTC.sub(r"\1Z", word) if isinstance(word, str) else word)
-    # apart, as pandas reads ISO times without a zone in that of the time before
+    # separately, as pandas reads ISO times without a zone in the zone of the time before
     has_zone = words.map(lambda word: bool(ZONE.search(str(word)))).astype(bool)
     ways = product(dict.fromkeys(forms), (words.mask(has_zone), words.where(has_zone)))
     found = (pd.to_datetime(some, format=f, errors="coerce", utc=True) for f, some in ways)
@@ -123,7 +123,7 @@ def date_form(words: Any) -> str:
     """Return the format in which most words are dates; empty if it is ambiguous.
 
     It is that of one of the first words: ISO 8601, that of a time of day, or what pandas guesses
-    with the day or the month first. Two formats that read equally many words must read them alike.
+    with day or month first. If two formats read equally many words, they must read them alike.
     """
     for word in map(str, islice(words, FIRST)):
         if ISO_DATE.fullmatch(word):
@@ -142,18 +142,18 @@ def _clock(seconds: str | None, half: str | None) -> str:
 
 
 def _guesses(word: str) -> list[str]:
-    """Return formats in which a word may be a date, by pandas, the day or the month first.
+    """Return formats in which pandas may read a word as a date, with day or month first.
 
-    Two digits are a year if they come last, or first and are not the day.
+    A year of two digits comes last, or first with the day last.
     """
     if parts := TIME_FIRST.fullmatch(word):  # which pandas may take for the date
         clock = _clock(parts[2], parts[3])
         clock = clock.replace("%S", "%S.%f") if "." in parts[1] else clock
         if forms := [clock + parts[4] + form for form in _guesses(parts[5])]:
             return forms
-    full = SHORT_YEAR.sub(r"\g<1>20\3", word)  # pandas guesses no two-digit years
-    early = [HALVES.sub(r"03\1AM", each) for each in (full, full.title())]  # nor from JAN; am
-    ways = product(early, (False, True))  # or PM only at some hours
+    full = SHORT_YEAR.sub(r"\g<1>20\3", word)  # pandas guesses nothing from two-digit years,
+    early = [HALVES.sub(r"03\1AM", each) for each in (full, full.title())]  # JAN, or some hours
+    ways = product(early, (False, True))
     with warnings.catch_warnings(action="ignore"):
         guesses = [guess_datetime_format(each, dayfirst=first) or "" for each, first in ways]
     forms = list[str]()
@@ -169,21 +169,21 @@ class Reading:
 
     def __init__(self, words: Any, form: str) -> None:
         self.form, self.dates = form, times(words, form)
-        self.n_bad = int(self.dates.isna().sum())  # number of words that are no dates in it
+        self.n_bad = int(self.dates.isna().sum())  # number of words that it does not fit
         self.day, year = self.dates.dt.day, self.dates.dt.year
         self.n_days, self.n_years = self.day.nunique(), year.nunique()  # different ones
         self.n_dates = self.dates.dt.normalize().nunique()
         self.has_year_first = bool(re.search("%y.*%d", form))  # of two digits, in front of the day
-        # whether days are from the whole of months
+        # whether days range over whole months
         self.has_whole_months = bool(self.day.min() <= 3 and self.day.max() >= 28)
 
     def may_be(self, others: Sequence["Reading"]) -> bool:
-        """Return whether a year may be in front of the day, given the readings where it is last.
+        """Return whether the year may be in front of the day, given the readings where it is last.
 
-        So it is if days are from the whole of months, or the first or last ones, or the same one
-        of many dates, and would not be from the whole of months with the day in front; or if there
-        would then be more years than days, with few dates each or where now most days occur, and
-        months are numbers.
+        It may if days range over whole months, are all the first or the last ones, or are the same
+        in many dates, and no other reading ranges over whole months. It also may, if months are
+        numbers, where another reading has more years than days, and either few dates per year or,
+        in this reading, dates on most days of their range.
         """
         day, were_whole = self.day, any(each.has_whole_months for each in others)
         are_like = day.max() == 1 or day.min() >= 28 or (self.n_days == 1 and self.n_dates >= MANY)

@@ -2,16 +2,16 @@
 
 - A number stays as it is; missing values become the median of the training rows and, if training
   rows had any, are marked in a further column. Truth values are numbers, 0 and 1.
-- A category has a column of 0 and 1 for each level, in the order of frequency; two levels share
-  one column. Rare levels share one too: those with fewer than ten rows (a fiftieth, if rows are
-  few), and those beyond the most frequent (30 to 300 of them, see kinds.py). Missing values are a
-  level. A level not seen in training counts as rare or, if no level was rare, as no level.
+- A category has a column of 0 and 1 for each level, in order of frequency; two levels need only
+  one column. Rare levels share a column: those with fewer than ten rows (a fiftieth of all, if
+  these are few), and those beyond the most frequent (30 to 300, see kinds.py). Missing values are
+  a level. A level not seen in training counts as rare or, if no level was rare, as no level.
 - A category with more than 30 levels also has columns with a random code for each rare level, so
-  that a kernel tells them apart at the price of a few columns; or, if there are more than 100 rare
-  levels (1000 in a regression), the mean labels of these (means.py).
-- A date is encoded as its time in years, such as 2024.5, and sine and cosine of the day of the
-  year, the day of the week and the hour; as many of them as vary. A missing date has the median
-  time, and zeros otherwise.
+  that a kernel can tell them apart at the cost of a few columns; or, with more than 100 rare levels
+  (1000 in a regression), their mean labels (means.py).
+- A date is encoded as its time in years, such as 2024.5, and the sine and cosine of the day of the
+  year, the day of the week and the hour, as far as these vary. A missing date has the median time,
+  and zeros otherwise.
 - Columns without information (all values missing, or all the same) are left out.
 """
 
@@ -97,7 +97,7 @@ class Encoding:
         scheduler : str or callable, optional
             Dask scheduler.
         is_part : bool
-            Whether more rows will follow, so that these may be all alike, and categories of too
+            Whether more rows will follow, so that these may all be alike, and categories with too
             many levels are left out.
 
         Raises
@@ -178,7 +178,7 @@ class Encoding:
     def by_input(self, relevances: Doubles) -> Doubles:
         """Return the relevance of each column, (q,), given those of the encoded columns, (p,).
 
-        Their squares add up, as those of the parts of a kernel do; what is left out has none.
+        Squares of relevances add up, as in a sum of kernels; columns left out have relevance zero.
         """
         roots = np.sqrt(np.bincount(self.groups, relevances**2, len(self.columns)))
         return np.asarray(roots / (roots.sum() or 1.0))
@@ -200,7 +200,7 @@ class Encoding:
 
     @property
     def indicates(self) -> Booleans:
-        """Whether each encoded column is an indicator, or of a code, and stays unscaled; (p,)."""
+        """Whether each encoded column holds an indicator or a code, and stays unscaled, (p,)."""
         ends = [
             (c.kind in {"category", "truth"} or part == MISSING) and not part.startswith(MEAN)
             for c, part in self._parts
@@ -211,15 +211,15 @@ class Encoding:
     def is_plain(self) -> bool:
         """Whether all columns are numbers without missing values, which need no encoding.
 
-        Truth values need one, by which they are also read from words.
+        Truth values do need one, which also reads them from words.
         """
         return all(c.kind in NUMBERS and not (c.missing or c.form) for c in self.columns)
 
     def apply(self, frame: Any, source: str, folds: Integers | None = None) -> Any:
         """Encode rows: immediately for a data frame in memory, else lazily.
 
-        Warns about levels and missing values that training rows did not have, unless rows are
-        of dask; for rows that are not from a file, once for each column.
+        Warns about levels and missing values that training rows did not have, except in data frames
+        of dask; if rows are not from a file, once for each column.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class Encoding:
         source : str
             Where the rows come from, for messages.
         folds : Integers (n,), optional
-            For rows to learn from: the folds whose labels their means must not be of.
+            Folds of training rows; their mean labels leave out their own fold.
 
         Returns
         -------
@@ -278,7 +278,7 @@ class Encoding:
         return X
 
     def hashes_of(self, frame: Any, source: str) -> NDArray[np.uint64]:
-        """Return a hash of the values of each row of a part, (n,), without means."""
+        """Return a hash of the values of each row of a part, (n,), with codes instead of means."""
         used = self._columns_of(frame, source)
         values = [column.with_codes().encode(series) for column, series in used]
         return hashes_of_rows(np.hstack(values))
@@ -292,7 +292,7 @@ class Encoding:
     ) -> None:
         """Warn about levels and missing values that training rows did not have; see `_news`.
 
-        Columns that are `known` to have some are left out, and those of the warning are added.
+        Columns in `known` are skipped, and those that the warning names are added to it.
         """
         gaps, levels = list[str](), list[str]()
         for column, *each in zip(self._used, *parts, strict=True):
@@ -324,8 +324,8 @@ class Encoding:
 def encoding_for(found: Sequence[str] | None, fitted: Any) -> Encoding | None:
     """Return the encoding of a frame for a model; None if it must consist of numbers.
 
-    `found` are the column names of the frame, None for an array; `fitted` is the model, or the
-    table that it learns from.
+    `found` are the column names of the frame, None for an array; `fitted` is the model, or its
+    training table.
     """
     medians = fitted.medians
     if fitted.encoding is not None or medians is None or found is None:

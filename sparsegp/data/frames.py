@@ -25,7 +25,7 @@ MAX_NAMES, MAX_FAULTS = 20, 8
 Where: TypeAlias = Callable[[int, Any], str]
 """Describes where a value is, given its row and column name, for messages."""
 UNNAMED = "unnamed "
-"""Start of the name of a column without one; its position follows."""
+"""Start of the name given to a column without one; its position follows."""
 
 
 def by_row(row: int, column: Any) -> str:
@@ -70,15 +70,15 @@ OF_RARE = {
         r"[+-]?\d+[.,]\d+ ?(?![eE]\S|[aApP]\.?[mM]\b)[^\W\d_][^,;:()<>+#]{0,30}"
     ),
 }
-"""What words that are read as categories may look like, and what to do; and their patterns. Few
-words of the second kind, which repeat, may be names, such as those of sizes."""
+"""What words that are read as categories may be instead, with remedies, and their patterns. A few
+words of the second kind that repeat may be names, such as those of sizes."""
 
 
 def likeness(words: Sequence[str], are_rare: bool = True) -> str:
-    """Return what most words look like and what to do about it, beginning with the first of them.
+    """Return what most words look like and what to do about it, quoting the first word.
 
-    It is "" if that is nothing in `LIKE`, or for rare words in `OF_RARE`, and they are not numbers
-    next to others.
+    The result is "" if they match nothing in `LIKE` (or, if rare, in `OF_RARE`), and are not mostly
+    numbers.
     """
     numbers = [word for word in words if is_number(word) and math.isfinite(float(word))]
     known, n = {*numbers}, len(words)
@@ -97,7 +97,7 @@ def likeness(words: Sequence[str], are_rare: bool = True) -> str:
 
 
 def _of_commas(words: Sequence[str]) -> str:
-    """Return whether words have decimal commas, separators of thousands, or either of these."""
+    """Return which message applies: decimal commas, separators of thousands, or either."""
     if any(map(re.compile(r"[+-]?(0?,\d+|\d+,(\d\d?|\d{4,})|\d{4,},\d+)").fullmatch, words)):
         return DECIMALS
     grouped = re.compile(r"[+-]?\d+(,\d{3}\D.*|[^\d,]\d{3}.*)")
@@ -111,7 +111,7 @@ def _most(words: Sequence[str], alike: Sequence[str], what: str) -> str:
 
 
 def unlikeness(words: Sequence[str]) -> str:
-    """Return what words that differ in nearly every row are, and what to do about it."""
+    """Return what words that differ in nearly every row seem to be, and what to do about it."""
     if found := likeness(words):
         return found
     if all(map(is_number, words)):
@@ -139,7 +139,7 @@ def given_as(name: str, kind: str) -> str:
 
 
 def unreadable(place: str, kind: str, value: Any, name: str = "") -> str:
-    """Return the message that a value cannot be read; `name` is that of a column to learn.
+    """Return the message that a value cannot be read; `name` is the column, while kinds are learnt.
 
     The kind may have a form, as in "number:$#".
     """
@@ -171,11 +171,11 @@ IN_PANDAS = {
     "`drop` it": "leave it out, in pandas by drop(columns=...)",
     " by `kinds` .*": ", in pandas by astype('category')",
 }
-"""What to do to a data frame, by patterns of what to do with options for files."""
+"""Remedies for a data frame, by the patterns of remedies for a file."""
 
 
 def told(faults: Sequence[str], of_file: bool) -> Sequence[str]:
-    """Return messages about columns; they name options for files, or what to do to a data frame."""
+    """Return messages about columns, with remedies for a file or for a data frame."""
     for option, words in () if of_file else IN_PANDAS.items():
         faults = [re.sub(option, words, fault, flags=re.DOTALL) for fault in faults]
     return faults
@@ -278,7 +278,7 @@ def is_frame(X: Any) -> bool:
 
 
 def as_pandas(X: Any) -> Any:
-    """Convert a data frame to pandas, unless it is of pandas or dask."""
+    """Convert a data frame to pandas, unless it is one of dask."""
     return X.to_pandas() if hasattr(X, "to_pandas") else X
 
 
@@ -295,7 +295,7 @@ class Frame:
     parts: Sequence[Any]
     lengths: Sequence[int]  # numbers of rows of the parts; none is empty
     where: Where = by_row
-    of_file: bool = False  # whether it was read from a file by options, and is not the caller's
+    of_file: bool = False  # whether it was read from a file, rather than given by the caller
 
     @classmethod
     def of(cls, X: Any, source: str, scheduler: Any = None) -> "Frame":
@@ -334,7 +334,7 @@ class Frame:
         return replace(self, empty=empty, parts=parts)
 
     def take(self, rows: Integers) -> "Frame":
-        """Return the frame with some of its rows, in ascending order, perhaps several times."""
+        """Return the frame with some of its rows, whose numbers ascend and may repeat."""
         each = np.split(rows, np.searchsorted(rows, self.starts[1:]))
         found = zip(self.parts, self.starts, each, strict=True)
         parts = [part.iloc[some - start] for part, start, some in found if len(some)]
@@ -361,9 +361,9 @@ class Frame:
     def rows(
         self, function: Callable[..., Any], p: int, dtype: DTypeLike, beside: Integers | None = None
     ) -> DaskArray:
-        """Return the array (n, p) of a function of each part and of where its values are.
+        """Return the array (n, p) that a function makes of each part and its `Where`.
 
-        The function also gets what is `beside` the rows, (n,), if anything.
+        The function also gets the values `beside` the rows of the part, (n,), if there are any.
         """
         import dask.array as da  # noqa: PLC0415 - slow to import
         from dask.delayed import delayed  # noqa: PLC0415
@@ -378,7 +378,7 @@ class Frame:
 
 
 def _of_some(where: Where, rows: Any) -> Where:
-    """Return what describes values of some rows, without the numbers of all others."""
+    """Return the `Where` of a selection of rows, without the numbers of all others."""
     if isinstance(where, partial) and where.func is _among:
         where, earlier = where.args
         rows = earlier[rows]
@@ -386,7 +386,7 @@ def _of_some(where: Where, rows: Any) -> Where:
 
 
 def _among(where: Where, rows: Any, row: int, column: Any) -> str:
-    """Describe where the value of one of some rows is."""
+    """Describe where a value is, given its row in a selection of rows."""
     return where(int(rows[row]), column)
 
 

@@ -1,4 +1,4 @@
-"""Rows of two data frames as one, of the types of the first."""
+"""Rows of two data frames joined into one, with the column types of the first."""
 
 from typing import Any
 
@@ -24,8 +24,8 @@ from sparsegp.errors import quoted
 def joined_frames(X: Any, more: Any) -> Any:
     """Return the rows of two data frames, or of one and an array, as one frame of pandas.
 
-    Words in `more` become the numbers or times that the columns of X hold; words in X become times
-    if all can and `more` holds times. A column without values takes the type of the other.
+    Words in `more` become numbers or times where X has these; words in X become times if `more` has
+    times there and all can be read. A column without values takes the type of the other.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def _joined(known: Any, new: Any, faults: list[str]) -> Any:
 
 
 def _plain(series: Any) -> Any:
-    """Return a column with times of day as words, and dates of Arrow and periods as times."""
+    """Return a column with times of day as words, and Arrow dates and periods as times."""
     if pd.api.types.infer_dtype(series, skipna=True) == "time":
         return series.astype(object).map(str, na_action="ignore")
     if isinstance(series.dtype, pd.PeriodDtype):
@@ -75,7 +75,7 @@ def _plain(series: Any) -> Any:
 
 
 def _unlike_dates(known: Any, new: Any) -> str:
-    """Return what some dates have and others lack, if anything."""
+    """Return a message if some dates have a time zone, or a day, that others lack; else empty."""
     have, what = {have_days(known), have_days(new)}, ""
     if have == {True} and has_other_zones(zone_of(zones(known)), zones(new)):
         what = "time zone"
@@ -85,7 +85,7 @@ def _unlike_dates(known: Any, new: Any) -> str:
 
 
 def _unlike_words(known: Any, new: Any) -> str:
-    """Return which value is not in the form of earlier words, if these are dates or numbers."""
+    """Return a message if a value lacks the form of earlier dates or numbers; else empty."""
     if pd.api.types.infer_dtype(known, skipna=True) != "string" or new.dtype.kind == "M":
         return ""
     counts = counted(known)

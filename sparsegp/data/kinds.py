@@ -1,4 +1,4 @@
-"""Kinds of the columns of a data frame, and which columns cannot be used.
+"""Find the kinds of the columns of a data frame, and which columns cannot be used.
 
 Kinds and encodings are learnt in at most three passes over the training rows.
 """
@@ -50,22 +50,22 @@ MIN_LEVEL_ROWS, SHARE = 10, 50
 """Minimum rows of a level that is not rare; with fewer than `MIN_LEVEL_ROWS * SHARE` rows, one in
 `SHARE` of them."""
 CODED, INDICATED, COLUMNS, VALUES = 30, 300, 600, 30_000_000
-"""Levels beyond which rare ones have codes; and maximum of levels of a category with columns of
-their own, of such columns of a table, and of values in them (docs/benchmarks/studies.md)."""
+"""Number of levels above which rare ones have codes; maximum numbers of levels of a category with
+columns, of such columns in a table, and of values in them (docs/benchmarks/studies.md)."""
 MAX_LEVELS = 100_000
-"""Maximum number of levels of a column, which are stored."""
+"""Maximum number of levels of a column, as all are stored."""
 WORDS, REPEATS = 6, 10
 """A column is free text if levels have at least `WORDS` words and fewer than `REPEATS` rows, on
 average."""
 UNLIKE, MANY = 0.9, "too many levels so far"
-"""Levels per row above which a column is taken for names or numbers of rows; the note on it."""
+"""Levels per row above which a column is taken for names or row numbers; note on such a column."""
 DRAWN = 10_000
 """Number of rows drawn to compute medians."""
 
 FEW, FAULTY, CODES = 2, 0.01, 20
-"""A text column is numeric (or of dates), and the other values are errors, if these are at most
-`FEW` rows or a share of `FAULTY`, or `FEW` distinct words next to more than `CODES` distinct
-numbers; beside words, up to `CODES` numbers with on average `MIN_LEVEL_ROWS` rows are levels."""
+"""A text column is numeric (or of dates) with errors if other values are in at most `FEW` rows or a
+share of `FAULTY`, or are at most `FEW` distinct words beside more than `CODES` distinct numbers. Up
+to `CODES` numbers beside words, with on average `MIN_LEVEL_ROWS` rows, are levels."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Tally:
     low: Doubles  # range of numbers, or of the parts of dates, (q,)
     high: Doubles
     drawn: Doubles  # numbers, or times in years, of the rows drawn for the median, (m,)
-    levels: Counter[str] = field(default_factory=Counter)  # of a category, as by `_bounded`
+    levels: Counter[str] = field(default_factory=Counter)  # of a category, see `_bounded`
     first: tuple[int, Any] | None = None  # row and value: the first one that is not missing,
     fault: tuple[int, Any] | None = None  # and the first unreadable one
     zones: set[str] = field(default_factory=set)  # see `dates.zones`
@@ -259,7 +259,7 @@ def _fault(name: str, kind: str, tally: Tally, where: Where, excess: str) -> str
 
 
 def _excess(kind: str, tally: Tally, is_given: bool) -> str:
-    """Return what a category of too many levels is, and what to do about it; else empty."""
+    """Return what a category with too many levels seems to be, with a remedy; else empty."""
     levels, n = tally.levels, tally.n - tally.missing
     if kind != "category" or tally.first is None or len(levels) <= CODED:
         return ""

@@ -45,7 +45,7 @@ def encode(y: Labels | None, source: str, known: Labels | None = None) -> tuple[
     source : str
         Where the labels come from, for messages.
     known : array (K,), optional
-        The classes, if these rows may lack some; others are an error.
+        The classes, if these rows may lack some; other labels are an error.
 
     Returns
     -------
@@ -84,12 +84,12 @@ def encode(y: Labels | None, source: str, known: Labels | None = None) -> tuple[
 
 
 def warn_of_numbers(y: Labels | None, source: str, is_regression: bool) -> None:
-    """Warn if labels (n,) are many integers, which may be numbers; in a regression few, or one.
+    """Warn if classes (n,) are many integers, or the labels of a regression only few numbers.
 
     Raises
     ------
     DataError
-        As `encode`.
+        As for `encode`, or `as_numbers`.
     """
     if is_regression:
         numbers = np.unique(as_numbers(y, source))
@@ -174,7 +174,7 @@ def known_codes(
 class Numbers:
     """Standardisation of the targets y of a regression: (y - offset) / scale.
 
-    Offset and scale are their mean and standard deviation in training; it is 1 if all are the same.
+    Offset and scale are mean and standard deviation in training; the scale is 1 if all are equal.
     """
 
     offset: float
@@ -208,7 +208,7 @@ class Numbers:
 
 
 def as_numbers(y: Any, source: str, form: str | None = None) -> Doubles:
-    """Return the targets of a regression as doubles, (n,), also of words such as "$1,234.50".
+    """Return the targets of a regression as doubles, (n,), even if in words, as "$1,234.50".
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def as_numbers(y: Any, source: str, form: str | None = None) -> Doubles:
     source : str
         Where they come from, for messages.
     form : str, optional
-        Form of numbers in words (data/numerals.py); without it that of these targets.
+        Form of numbers in words (data/numerals.py); by default that of these targets.
 
     Raises
     ------
@@ -248,8 +248,8 @@ def as_numbers(y: Any, source: str, form: str | None = None) -> Doubles:
 def _in_words(labels: Labels, form: str | None = None) -> tuple[Labels, str]:
     """Return targets (n,) with numbers in place of words of a form, and this form.
 
-    Words of another form stay, and so do texts of plain numbers, but for codes and whole numbers
-    that are too large for integers: a file has no others.
+    Words of another form stay. So do texts of plain numbers, unless some are codes or too large for
+    integers: only then are labels that were read from a file still text.
     """
     if labels.dtype.kind == "O" and all(isinstance(each, str) for each in labels.tolist()):
         labels = labels.astype(np.str_)
@@ -351,7 +351,7 @@ def _unique(y: Labels | None, source: str, remedy: str) -> tuple[Labels, Integer
 
 
 def refuse_missing(values: Sequence[Any], source: str, what: str = "label") -> None:
-    """Raise a `DataError` if a label, or what they are, among these objects is missing."""
+    """Raise a `DataError` if one of these objects, labels or as `what` says, is missing."""
     for row, value in enumerate(values):
         nan = isinstance(value, float) and math.isnan(value)
         if value is None or nan or type(value).__name__ in {"NAType", "NaTType"}:
@@ -361,7 +361,7 @@ def refuse_missing(values: Sequence[Any], source: str, what: str = "label") -> N
 
 
 def refuse_several(values: Sequence[Any], source: str, what: str) -> None:
-    """Raise a `DataError` if a value holds several, as a list does; `what` they should be."""
+    """Raise a `DataError` if a value is a collection, such as a list, instead of `what`."""
     for row, value in enumerate(values):
         if isinstance(value, np.ndarray | list | tuple | dict | set):
             raise DataError(
@@ -371,7 +371,7 @@ def refuse_several(values: Sequence[Any], source: str, what: str) -> None:
 
 
 def _one_type(values: list[Any], source: str) -> Labels:
-    """Convert objects (n,) to bools or numbers if all of them are such, else to strings."""
+    """Convert objects (n,) to bools or numbers if that is what all of them are, else to strings."""
     refuse_missing(values, source)
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
     refuse_several(values, source, "label")

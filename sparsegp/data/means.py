@@ -1,10 +1,10 @@
-"""Mean labels of the levels of categories with very many, in place of their codes.
+"""Mean labels of the rare levels of a category, in place of codes if there are very many levels.
 
-A kernel tells levels with codes apart if there are active rows of each, so codes fail where there
-are very many levels. Mean labels need no active rows. New rows get those of all training rows
+A kernel can tell levels with codes apart only if there are active rows of each, so codes fail with
+very many levels. Mean labels need no active rows. New rows get the means of all training rows
 (Micci-Barreca 2001, "A preprocessing scheme for high-cardinality categorical attributes"); a
-training row those of the rows in other folds, or it would see its own label. Only rare levels have
-them: where a kernel knows the level, differences of its means tell which fold has which labels.
+training row gets those of the other folds, or it would see its own label. Only rare levels have
+means: where a kernel knows the level, differences of its means reveal which fold has which labels.
 """
 
 import math
@@ -23,17 +23,17 @@ from sparsegp.data.labels import Numbers, encode, plain_text
 from sparsegp.types import Booleans, Doubles, Integers, Labels
 
 MANY_LEVELS, MANY_OF_NUMBERS, MOST_CLASSES = 100, 1000, 16
-"""Numbers of rare levels above which they have means, of classes and in a regression; of classes
-above which they keep codes."""
+"""Numbers of rare levels above which they have means, for classes and in a regression; number of
+classes above which they keep codes."""
 AGREEING = 2.0
-"""Standard errors by which labels of a level agree across folds above which they have means."""
+"""Agreement of labels of a level across folds, in standard errors, above which means are used."""
 MOST_MEANS, PRIOR = 500_000, 1.0
 """Maximum number of means of a column; weight of the mean of all rows beside those of a level."""
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What means are computed of.
+    """Labels of which means are computed.
 
     Parameters
     ----------
@@ -52,10 +52,10 @@ class Targets:
     weights: Doubles
 
     def values(self, source: str) -> tuple[list[str], Doubles]:
-        """Return the parts of a column for means, and what these are means of, (n, q).
+        """Return the parts of a column for means, and the values to be averaged, (n, q).
 
-        That is standardised numbers, or indicators or probabilities of classes; of two classes the
-        second says all. There are no parts for more than `MOST_CLASSES`.
+        These are standardised numbers, or indicators or probabilities of classes; of two classes,
+        the second suffices. There are no parts for more than `MOST_CLASSES` classes.
         """
         if self.is_regression:
             return [MEAN], Numbers.of(self.y, source).encode(self.y, source)[:, np.newaxis]
@@ -80,9 +80,9 @@ def learn_means(
 ) -> Encoding:
     """Return an encoding with means in place of codes where they are better.
 
-    Codes stay if most rows of a level are alike or of one id, and so in one fold: there would be
-    hardly any labels of other folds. They also stay if the labels of a level agree no more than by
-    chance.
+    Codes stay if most rows of a level are alike or have one id, and so are in one fold: the other
+    folds would have hardly any labels. They also stay if labels of the same level agree no more
+    than by chance.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def learn_means(
     source : str
         Where the rows come from, for messages.
     ids : array (n,), optional
-        Rows with the same one share a fold.
+        Rows with the same id share a fold.
     scheduler : str or callable, optional
         Dask scheduler.
     """
@@ -136,10 +136,10 @@ def folds_of(
     counts: Booleans | None = None,
     scheduler: Any = None,
 ) -> Integers:
-    """Return the fold of each row to learn from, (n,): copies, and rows of an id, share one.
+    """Return the fold of each training row, (n,); copies, and rows with the same id, share one.
 
-    It is that of a hash of the row, or of the least hash of an id, so that neither the order of
-    rows matters nor the spelling of ids.
+    It is that of a hash of the row, or of the least hash of its id, so that neither the order of
+    rows nor the spelling of ids matters.
 
     Parameters
     ----------
@@ -168,9 +168,9 @@ def folds_of(
 def _sums(
     columns: Sequence[Column], part: Any, values: Doubles, weights: Doubles, fold: Integers
 ) -> dict[str, tuple[Integers, Doubles]]:
-    """Return sums over the rows of m folds and places, (m, q + 3).
+    """Return for each column the m occurring pairs of fold and place, and sums over their rows.
 
-    These are sums of values (n, q) times weights (n,), of weights, of their squares, and of ones.
+    Sums (m, q + 3) are of values (n, q) times weights (n,), of weights, their squares, and ones.
     """
     found, names = {}, frame_names(part)
     weight = weights[:, np.newaxis]
@@ -185,7 +185,7 @@ def _sums(
 
 
 def _share_with_others(counts: Doubles) -> float:
-    """Return the share of the rows of several per level that have others in other folds.
+    """Return the share of rows with rows of their level in other folds, among levels of several.
 
     `counts` (folds, levels) are numbers of rows.
     """
@@ -198,7 +198,7 @@ def _agreement(sums: Doubles, values: Doubles, weights: Doubles) -> float:
     """Return how far labels of the same level agree across folds, in standard errors.
 
     That is the sum of products of deviations from the overall mean in two folds, over all pairs of
-    folds, levels and parts, divided by its standard deviation if levels tell nothing.
+    folds, levels and parts, divided by its standard deviation if labels do not depend on levels.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def _agreement(sums: Doubles, values: Doubles, weights: Doubles) -> float:
 
 
 def _means(sums: Doubles, overall: Doubles) -> Doubles:
-    """Return deviations from the overall means without each fold, and of all, (folds + 1, ...).
+    """Return means less the overall means: without each fold, then of all folds, (folds + 1, ...).
 
     `sums` (folds, levels, q + 1) are of values times weights, and of weights.
     """

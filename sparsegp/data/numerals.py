@@ -1,9 +1,9 @@
 """Numbers as people write them: $1,234.50, 77,1 % or 57 kg.
 
-A column of them has a form: what stands before and after each number, and which mark is the
-decimal one, as in "$#.#", "#,# %" and "#kg", where there is none. Units are not only those below:
-any word or two behind every number of a column are one, if some numbers have decimals or there are
-many. Otherwise, or with leading zeros, they may be codes, such as 4WD or 012A.
+A column of them has a form: what stands before and after each number, and the decimal mark, as in
+"$#.#", "#,# %" and, without a mark, "#kg". Not only the units below count: one or two words after
+every number of a column are a unit, too, if some numbers have decimals or there are many different
+ones. Otherwise, or with leading zeros, they may be codes, such as 4WD or 012A.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Self
 from sparsegp.data.frames import is_number
 
 MINUS = "\N{MINUS SIGN}"
-"""Minus sign of typography, which numbers may have."""
+"""Typographic minus sign, which numbers may have."""
 
 MONEY = r"[A-Z]{0,3}[$€£¥₹]|(?:USD|EUR|GBP|CHF|CAD|AUD|INR|Rs\.?)(?= ?\d)"
 UNITS = (
@@ -32,15 +32,15 @@ NUMERAL = re.compile(
 )
 OTHERS = f"{MINUS}\xa0\N{NARROW NO-BREAK SPACE}\N{RIGHT SINGLE QUOTATION MARK}"
 PLURAL = re.compile(r"(lb|hr|yr|pc|(?=[^aeiou]*[aeiou])[A-Z]?[a-z]{2,})s")
-"""Units of which the singular is the same: but `ms`, `As` and `kbps` are others than `m`."""
+"""Plurals of units, which are the same units; `ms`, `As` and `kbps` are no plurals."""
 PLAIN, SWAPPED = str.maketrans(OTHERS, "-  '"), str.maketrans(".,", ",.")
 MARKS = re.compile(r"\d[\d.,]*|[.,]\d+")
-"""Digits with marks, but not the point of a unit such as "kr." behind them."""
+"""Digits with marks, but not the point of a unit such as "kr." after them."""
 ENGLISH = re.compile(r"[$£₹]|USD|GBP|CAD|AUD|INR|Rs")
 """Currencies beside which a comma separates thousands."""
 SEVERAL, MANY = 5, 20
-"""Number of small whole numbers beside which a comma before three digits does so, too; and of
-different whole numbers up to which a word behind them may make them codes."""
+"""Number of small whole numbers beside which a comma before three digits does so, too; number of
+different whole numbers up to which a word after them may mean that they are codes."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Numeral:
     style: tuple[str, str]  # what stands before and after it; a plural as its singular
     whole: str  # what stands before the decimal mark, with marks between thousands
     part: str  # a point, and the digits after it
-    is_enclosed: bool  # whether it is negative as it stands in parentheses
+    is_enclosed: bool  # whether it is in parentheses, and so negative
 
     @classmethod
     def of(cls, word: str, decimal: str) -> Self | None:
-        """Read a word with a decimal mark; return None if it is no number."""
+        """Read a word, given the decimal mark; return None if it is not a number."""
         word = " ".join(word.translate(PLAIN).split())
         found = NUMERAL.fullmatch(word if decimal == "." else swapped(word))
         if found is None or bool(found["open"]) != bool(found["close"]):
@@ -76,25 +76,25 @@ class Numeral:
 
 
 def swapped(word: str) -> str:
-    """Return numbers in a word with points in place of commas, and the reverse."""
+    """Return a word whose numbers have points in place of commas, and the reverse."""
     return MARKS.sub(lambda digits: digits[0].translate(SWAPPED), word)
 
 
 def is_numeral(word: str) -> bool:
-    """Return whether a word is a number with any signs beside it."""
+    """Return whether a word is a number, perhaps with a currency or unit."""
     return any(Numeral.of(word, mark) for mark in ".,")
 
 
 def form_of(words: Sequence[str], asked: bool = False) -> str:
     """Return the form of numbers in words; "" if they have none, or are all plain numbers.
 
-    So it is if a word is no number, or has other signs beside it (a zero may be bare), and if marks
-    may be decimal or separate thousands.
+    They have none if a word is not a number, or has another currency or unit than the rest (a zero
+    may have neither), or if marks may be decimal or separate thousands.
 
     Parameters
     ----------
     words : sequence of str
-        Different ones.
+        Distinct ones.
     asked : bool
         Whether they are known to be numbers, and not codes.
     """
@@ -123,14 +123,14 @@ def form_of(words: Sequence[str], asked: bool = False) -> str:
 
 
 def _are_measures(numerals: Sequence[Numeral]) -> bool:
-    """Return whether numbers before a word are measures in this unit, and not codes; see above."""
+    """Return whether numbers before a word are measures in this unit; see the module docstring."""
     are_codes = any(each.whole.startswith("0") and each.whole != "0" for each in numerals)
     has_parts = any(each.part for each in numerals)
     return not are_codes and (has_parts or len({each.value for each in numerals}) > MANY)
 
 
 def _read(words: Sequence[str], decimal: str) -> list[Numeral]:
-    """Return all words as numbers with the same signs; none if that is not possible."""
+    """Return all words as numbers with the same currency or unit; none if that is impossible."""
     numerals, styles = list[Numeral](), set[tuple[str, str]]()
     for word in words:
         numeral = Numeral.of(word, decimal)
@@ -143,11 +143,11 @@ def _read(words: Sequence[str], decimal: str) -> list[Numeral]:
 
 
 def value_of(word: str, form: str) -> float:
-    """Return the number in a word of a form, or in a bare one; NaN if it is none, or ambiguous."""
+    """Return the number in a word, of a form or bare; NaN if it is no number, or ambiguous."""
     before, _, rest = form.partition("#")
     decimal, after = (rest[0], rest[2:]) if rest[1:2] == "#" else ("", rest)
     read = [Numeral.of(word, mark) for mark in decimal or ".,"]
     found = {each.value for each in read if each and each.style in {(before, after), ("", "")}}
     if is_number(word) and (before or after or not (decimal and found)):
-        found.add(float(word))  # a number without the unit of others may be of other origin
+        found.add(float(word))  # without the unit of the others it may be a plain number
     return found.pop() if len(found) == 1 else math.nan

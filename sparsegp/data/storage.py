@@ -25,7 +25,7 @@ def is_url(name: str) -> bool:
 
 
 def absolute(name: str) -> str:
-    """Return a file name for workers, whose working directory may be another, or a URL as it is."""
+    """Return an absolute path for workers, whose working directory may differ; a URL is kept."""
     return name if is_url(name) else os.path.abspath(name)
 
 
@@ -125,7 +125,7 @@ def require_memory(size: int, name: str) -> None:
 def reading(name: str) -> Iterator[None]:
     """Turn any exception while the file `name` is read into a `DataError` that names it.
 
-    The exceptions of the libraries that read formats, or are behind fsspec, share no base class.
+    The exceptions of the libraries that read formats, or that fsspec uses, share no base class.
     """
     try:
         yield

@@ -54,8 +54,8 @@ class Table:
     repeats : bool
         Whether rows have the inputs of others, but are separate observations.
     frame : Frame, optional
-        The original rows, if their columns are not yet encoded, or a model may encode them in
-        another way: see `learnt` and `encoded`.
+        The original rows, if their columns are not yet encoded, or a model may encode them
+        differently: see `learnt` and `encoded`.
     kinds : mapping of str to str, optional
         Kinds of columns of the frame that their values do not determine.
     encoding : Encoding, optional
@@ -117,19 +117,19 @@ class Table:
 
     @property
     def counts(self) -> Doubles:
-        """Weight of each row, (n,): one without weights."""
+        """Weight of each row, (n,); one if there are no weights."""
         return np.ones(len(self.X)) if self.weights is None else self.weights
 
     @property
     def most_rows(self) -> int:
-        """Maximum number of rows of a fit, which may repeat those with weights."""
+        """Maximum number of rows of a fit, which may repeat weighted rows."""
         n = len(self.X)
         return n if self.weights is None else max(n, min(int(self.weights.sum()), MAX_REPEATED))
 
     def codes(self) -> tuple[Labels, Integers]:
         """Return the classes, and for each row the index of its class; see `encode`.
 
-        Unless given, they raise a warning if some differ only in case or spaces.
+        Classes that are not given raise a warning if some differ only in case or spaces.
         """
         classes, codes = encode(self.y, self.source, self.classes)
         if self.classes is None:
@@ -146,7 +146,7 @@ class Table:
 
     @cached_property
     def families(self) -> Integers | None:
-        """Numbers, by first rows, of rows to be held out together: those of an id, or copies."""
+        """For each row, (n,), the first of those held out together: of the same id, or copies."""
         if self.ids is None:
             return self.origin
         _, first, family = np.unique(self.ids, return_index=True, return_inverse=True)
@@ -224,8 +224,8 @@ class Table:
         """Return the table with the columns of a model or of its training rows; see `encoded`.
 
         Named columns are put into the same order, and none may be missing. Missing values are
-        filled, even if the training rows had none. Rows `to_learn` from have means that are not of
-        their own labels.
+        filled, even if the training rows had none. If the rows are `to_learn` from, their means
+        leave out their own labels.
         """
         found = None if self.frame is None else self.frame.names
         table, names = self.encoded(encoding_for(found, fitted), to_learn), fitted.names
@@ -235,7 +235,7 @@ class Table:
 
     def batches(self) -> Iterator[tuple[Any, dict[str, Any]]]:
         """Yield the inputs of one chunk after another, with the columns kept for output."""
-        from dask.local import get_sync  # noqa: PLC0415 - slow; its name would load distributed
+        from dask.local import get_sync  # noqa: PLC0415 - slow; by name it would load distributed
 
         start = 0
         for index in range(self.X.numblocks[0]):
@@ -274,7 +274,7 @@ class Dataset:
 
 
 def as_table(X: Any, y: Any = None, sample_weight: Any = None, source: str = "X") -> Table:
-    """Return X if it is a table, else one of arrays; with the labels and weights that are given."""
+    """Return X, a table or else arrays, as a table with the labels and weights that are given."""
     table = X if isinstance(X, Table) else table_from_arrays(X, None, source)
     given = {"y": y, "weights": sample_weight}
     return replace(table, **{name: each for name, each in given.items() if each is not None})

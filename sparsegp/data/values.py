@@ -17,8 +17,8 @@ WHITE = re.compile(r"\s+")
 def numbers(series: Any, kind: str = "number", form: str = "") -> Doubles:
     """Return the values of a column as numbers, (n,); NaN where one is missing or unreadable.
 
-    Text is read as truth values if these are its kind, else as numbers of a form (numerals.py), if
-    they have one.
+    Text is read as truth values if that is its kind, else as numbers, of a form (numerals.py) if
+    there is one.
     """
     if not pd.api.types.is_numeric_dtype(series.dtype) and series.dtype.kind not in "Mm":
         if kind == "truth" or form:

@@ -134,7 +134,7 @@ def virtual_rows(
             "a run of method=ivm"
         )
     active_inputs(model, table)  # raises an error for other rows
-    # copies of copies weigh as much
+    # virtual copies of a merged row get its weight
     table = effective_rows(table, is_regression=model.is_regression)
     labels: Any = table.y
     number = np.arange(len(table.X)) if table.rows is None else table.rows

@@ -20,7 +20,7 @@ from sparsegp.types import Doubles, Integers
 
 BALANCED = "balanced"
 MIN_SHARE = 0.01
-"""Classes with a smaller probability are dropped from a soft label."""
+"""Classes with a smaller probability, and one below 1 / K, are dropped from a soft label."""
 
 
 def class_weights(text: str) -> dict[str, float]:
@@ -69,7 +69,7 @@ def weighted(table: Table, class_weight: str = "") -> tuple[Table, Doubles, Doub
         With labels; without weights, each row has weight one.
     class_weight : str
         "balanced", which gives all classes the same total weight; or a text for `class_weights`,
-        whose numbers multiply the weights of the rows of each class, one for classes left out.
+        whose numbers multiply the weights of the rows of each class (1 for classes left out).
 
     Raises
     ------
@@ -91,7 +91,7 @@ def soft_labels(
     """Return a table whose rows have class probabilities instead of a label.
 
     A row with probabilities p_k becomes one row per class k, with weight p_k. Classes with less
-    than 1 % are dropped, and the weights of the others rescaled to sum to the weight of the row.
+    than 1 %, or 1 / K if K > 100, are dropped, and the others rescaled to the weight of the row.
     A model can thus be trained on the predictions of another one (distillation), which should be
     made for rows that the other one was not trained on.
 

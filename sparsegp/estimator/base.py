@@ -1,4 +1,4 @@
-"""Base classes of the estimators: fits, predictions, copies and files."""
+"""Base class of the estimators: fits, predictions, copies and files."""
 
 import copy
 import os
@@ -31,9 +31,9 @@ from sparsegp.types import Doubles, Labels
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
-    """Base of all estimators: subclasses are dataclasses of their parameters, and predict.
+    """Base of all estimators; subclasses are dataclasses of their parameters, and predict.
 
-    Parameters that are settings have the names and descriptions of these settings.
+    Parameters that are settings have the names and descriptions of the settings.
     """
 
     scaling: str = Settings.scaling
@@ -119,10 +119,10 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
         is_part: bool = False,
         groups: Any = None,
     ) -> Self:
-        """Fit to training data, `again` without the directory of checkpoints.
+        """Fit to training data; a fit `again` does not use the directory of checkpoints.
 
-        The classes are `known`, sorted, or by default those of the rows. If the rows are a part of
-        those to come, they may be all alike, or too unlike.
+        All classes are `known`, sorted, or by default those of the rows. If these are only a part
+        (`is_part`) of the rows to come, columns may have one value, or too many different ones.
         """
         (client, runtime), seen = self._place(X), copy.copy(self)  # a failed fit changes nothing
         with inputs.dask_context(X, self.client):
@@ -132,7 +132,7 @@ class GPEstimator(BaseEstimator):  # type: ignore[misc] # no types there
                 table = replace(table, beside={"": inputs.group_numbers(groups, len(y))})
             labels = y[table.counts > 0.0]
             if known is not None:
-                labels = np.tile(known, ROWS_PER_CLASS)  # or these may be too many for classes
+                labels = np.tile(known, ROWS_PER_CLASS)  # else these may be too many for classes
                 table = replace(table, classes=encode(labels, "classes")[0])
             classes = self._find_classes(labels)
             settings = self._settings(table.most_rows, len(classes))

@@ -52,7 +52,7 @@ feature_names_in_ : array (p,)
 
 
 def documented_estimator(owner: T) -> T:
-    """Add sections for attributes and parameters, by their fields or settings, to a docstring."""
+    """Add sections to a docstring: parameters, from their fields or settings, and attributes."""
     known, entries = declared(owner._settings_type), []  # type: ignore[attr-defined]
     for each in sorted(fields(owner), key=lambda each: each.name not in known):
         kind, text = each.metadata.get("kind"), each.metadata.get("help")
@@ -76,7 +76,7 @@ def documented_estimator(owner: T) -> T:
 
 
 def named_settings(estimator: Any) -> dict[str, Any]:
-    """Return the settings given by an estimator's parameters, also in `settings`, with a seed.
+    """Return the settings given by an estimator's parameters, those in `settings`, and a seed.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def is_verbose(verbose: object) -> bool:
 
 
 def to_plain_json(value: Any) -> Any:
-    """Convert a parameter to plain JSON: NumPy scalars to Python's, kernels to text."""
+    """Convert a parameter to plain JSON: NumPy scalars to those of Python, kernels to text."""
     if hasattr(value, "items"):  # also a series of pandas
         return {plain_text(name): to_plain_json(each) for name, each in value.items()}
     if isinstance(value, np.generic):

@@ -64,7 +64,7 @@ class SparseGPRegressor(SparseEstimator, Regressor):
     posterior then uses the active rows only. From a much smaller noise variance, learning may end
     with each row explaining only itself; kernels with many length scales, such as "1*ard", benefit
     from more major steps, such as 15. If all rows are active, this is exact Gaussian process
-    regression. Targets are standardised for training; predictions are in their units.
+    regression. Targets are standardised for training; predictions have their original units.
 
     NumPy arrays and data frames give NumPy arrays; dask arrays and dask data frames are fitted
     block by block and give lazy dask arrays. Duplicate rows with the same target are merged into
@@ -127,9 +127,9 @@ class SparseGPRegressor(SparseEstimator, Regressor):
 class DenseGPRegressor(Regressor):
     """Exact Gaussian process regressor, which uses all rows, in O(n^3).
 
-    Suitable for up to a few thousand rows. Targets are standardised for training; predictions are
-    in their units. NumPy arrays and data frames give NumPy arrays; dask collections are read into
-    memory, and predictions for them are lazy dask arrays.
+    Suitable for up to a few thousand rows. Targets are standardised for training; predictions have
+    their original units. NumPy arrays and data frames give NumPy arrays; dask collections are read
+    into memory, and predictions for them are lazy dask arrays.
 
     Examples
     --------

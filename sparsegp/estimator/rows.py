@@ -25,14 +25,14 @@ def is_lazy(values: Any) -> bool:
 
 
 def to_memory(values: Any) -> Any:
-    """Compute labels of dask, and give numbers among objects their type; see scikit-learn.
+    """Compute dask labels, and convert objects that are numbers to a type for scikit-learn.
 
-    So do columns of pandas, polars and Arrow with types of their own become arrays.
+    In this way columns of pandas, polars and Arrow with types of their own become arrays.
 
     Raises
     ------
     DataError
-        If they are objects, and one is missing.
+        If they are objects and one is missing.
     """
     dtype = getattr(values, "dtype", None)
     if values is None or (

@@ -1,4 +1,4 @@
-"""Estimators of sparse models: row weights, and fits that go on with new rows."""
+"""Base of the estimators of sparse models: row weights, and fits continued with new rows."""
 
 import logging
 from contextlib import suppress
@@ -26,11 +26,11 @@ from sparsegp.types import Labels
 logger = logging.getLogger(__name__)
 
 MOST_ROWS, MIN_OTHERS = 10_000, 50
-"""Number of rows from which no more are kept; fewest rows of a class, or of unusual targets."""
+"""Number of rows from which no more are kept; fewest rows of each class, or of unusual targets."""
 MIN_RARE = 10
 """Fewest rows per rare level of a category: with fewer, later rows have mostly unknown levels."""
 GROWTH = 1.5
-"""Growth of more than `FEW_ROWS` rows, or of some of them, after which all are fitted again."""
+"""Growth of `FEW_ROWS` rows or more, or of some of them, above which all are fitted again."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -80,10 +80,10 @@ class SparseEstimator(GPEstimator):
     def _fit_in_parts(
         self, X: Any, y: Any, sample_weight: Any, classes: Labels | None = None
     ) -> Self:
-        """Fit to the first rows, or go on with new ones.
+        """Fit to the first rows, or continue the fit with new ones.
 
-        Rows are kept while they are too few, since what they choose would be wrong for ever, and
-        fitted again with those of later calls. Rows of dask are not kept.
+        While there are too few rows, they are kept and fitted again with those of later calls, or
+        a poor choice of kernel would be final. Rows of dask are not kept.
         """
         is_first = not hasattr(self, "model_")
         former = None if is_first else getattr(self, "_first_rows", None)
@@ -93,7 +93,7 @@ class SparseEstimator(GPEstimator):
             self._first_rows = None
             return self
         inputs, labels = training_data(copy(self) if is_first else self, X, y, reset=is_first)
-        new = as_table(inputs, labels, sample_weight)  # an error counts the new rows alone
+        new = as_table(inputs, labels, sample_weight)  # errors count only the new rows
         labels = among(classes, labels)
         rows = FirstRows(X if is_frame(X) else inputs, labels, sample_weight)
         rows = rows if former is None else former.joined(rows)
@@ -109,7 +109,7 @@ class SparseEstimator(GPEstimator):
         return self
 
     def _fit_first_rows(self, rows: "FirstRows", classes: Labels | None, new: Table | None) -> None:
-        """Fit to all first rows; errors count rows of the new ones, if any, where they can."""
+        """Fit to all first rows; if possible, errors number rows among the new ones, if any."""
         try:
             again = new is not None
             self._fit(rows.X, rows.y, rows.weights, classes, again=again, is_part=True)
@@ -136,7 +136,7 @@ class SparseEstimator(GPEstimator):
 
 @dataclass(frozen=True)
 class FirstRows:
-    """Inputs (n, p), labels (n,) and row weights (n,), or None; the `sizes` that were fitted."""
+    """First rows: inputs (n, p), labels (n,), weights (n,) if any; the `sizes` last fitted."""
 
     X: Any
     y: Labels
@@ -144,7 +144,7 @@ class FirstRows:
     fitted: tuple[int, int, int] = (0, 0, 0)
 
     def joined(self, new: "FirstRows") -> "FirstRows":
-        """Return these rows and new ones, in the form of these."""
+        """Return these rows followed by new ones, in the form of these."""
         X, more, weights = self.X, new.X, None
         if is_frame(X):
             from sparsegp.data.joined import joined_frames  # noqa: PLC0415 - loads pandas
@@ -169,7 +169,7 @@ class FirstRows:
     def sizes(self) -> tuple[int, int, int]:
         """Numbers of rows, of different ones, and of those without the most frequent label.
 
-        The last two are of rows of positive weight.
+        The last two count rows of positive weight.
         """
         chosen = self.counts > 0.0
         counts = np.unique(self.y[chosen], return_counts=True)[1]
@@ -177,15 +177,15 @@ class FirstRows:
 
     @property
     def are_due(self) -> bool:
-        """Whether to fit all rows: few were fitted, or these say much more than those did."""
+        """Whether to fit all rows: few were fitted, or there are many more to learn from."""
         pairs = zip(self.sizes, self.fitted, strict=True)
         return self.fitted[0] < FEW_ROWS or any(now > GROWTH * before for now, before in pairs)
 
     def lack(self, classes: Labels | None, encoding: Encoding | None) -> str:
-        """Return what the rows of positive weight have too few of, "" if nothing.
+        """Return what there are too few of among the rows of positive weight, "" if nothing.
 
-        Without classes (K,), all of which must have some, targets are numbers. Rare levels are
-        those of the encoding, which was learnt from the rows that were fitted.
+        Each of the classes (K,) needs rows; None stands for a regression. Rare levels are those of
+        the encoding, which was learnt from the rows that were fitted.
         """
         n, n_different, n_others = self.sizes
         if classes is None and n_others < MIN_OTHERS:
@@ -204,7 +204,7 @@ class FirstRows:
         return ""
 
     def _n_different(self, chosen: Any) -> int:
-        """Return how many of the chosen rows differ; all of a sparse matrix."""
+        """Return the number of distinct chosen rows; all rows of a sparse matrix count as such."""
         if issparse(self.X):
             return int(chosen.sum())
         if is_frame(self.X):
@@ -238,5 +238,5 @@ def has_posterior_all(estimator: Any) -> bool:
 def _stated(estimator: Any) -> TrainSettings:
     """Return the settings that the parameters state, or raise an error as `fit` does."""
     bare = copy(estimator)
-    bare.random_state = 0  # from another no seed is drawn for this
+    bare.random_state = 0  # so that no seed is drawn from a generator
     return TrainSettings.given(estimator._task, **named_settings(bare))

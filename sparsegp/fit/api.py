@@ -124,8 +124,8 @@ def fit(
     settings : TrainSettings or DenseSettings
     run : RunOptions
     limits : mapping, optional
-        Arguments of `choose_kernel` that limit a search; if omitted, there is a default search for
-        the kernel "auto" only.
+        Arguments of `choose_kernel` that limit a search; if omitted, there is a search only if the
+        kernel is "auto", with default limits.
     block_rows, scratch
         As in `train`.
     """
@@ -158,7 +158,7 @@ def fit(
 
 
 def _warn_of_skew(y: Labels | None, source: str) -> None:
-    """Warn if the noise of targets (n,) of a regression can hardly be the same for all."""
+    """Warn if the noise of the targets (n,) of a regression can hardly be the same for all rows."""
     values = as_numbers(y, source)
     has_tail = values.std() > values.mean() and np.median(values) < 0.8 * values.mean()
     if values.min() >= 0.0 and has_tail and len(np.unique(values)) > 2:

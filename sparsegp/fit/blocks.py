@@ -51,13 +51,13 @@ class SparseRun(Run[SparseModel]):
     scratch: str | None = None
     """Directory for files that hold scaled inputs and stub matrices instead of memory."""
     first: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """Rows that are included before all others, in this order, except validation rows and their
-    copies: rows that were selected once are harder to predict than others."""
+    """Rows to include before all others, in this order. Some may be drawn as validation rows, and
+    are left out then: rows that were selected once are harder to predict than others."""
     past: PastRows | None = None
     """Summary of earlier training rows that are no longer available; the active rows kept from them
     are active from the start."""
     keeps_scores: bool = True
-    """Whether the model gets what novelty and prediction sets need."""
+    """Whether the model gets the quantiles that novelty and prediction sets need."""
 
     # the state, as in checkpoints
     parameters: Doubles | None = field(default=None, init=False)  # learnt so far (q,)
@@ -89,13 +89,13 @@ class SparseRun(Run[SparseModel]):
         if self.past is not None:
             kernels = self.past.active.kernels
             self.active = self.past.active_set(settings.order.slots, settings.dtype)
-        self._given = kernels, rule.likelihood  # whose bits stay, also after a resume
+        self._given = kernels, rule.likelihood  # kept for the same bits after a resume
         self.block_settings = self._settings_of_blocks(rule, kernels, n_latent)
         unit, n_workers = self.block_settings.unit, self.runtime.n_workers
         self.block_rows = memory.rows_of_block(n, n_workers, unit, self.block_rows)
 
     def _choose_rows(self) -> None:
-        """Choose validation rows, or folds of rows, and the weights of these."""
+        """Choose validation rows or folds, and set the weights of rows."""
         data, settings, weights = self.data, self.settings, self.data.train.weights
         families, self.weights = data.families, weights
         # they judge learning and calibration before they are added to the others
@@ -114,7 +114,7 @@ class SparseRun(Run[SparseModel]):
     def _settings_of_blocks(
         self, rule: SiteRule, kernels: Sequence[Kernel], n_latent: int
     ) -> BlockSettings:
-        """Return what all blocks know; there are no more active rows than candidates."""
+        """Return the settings of all blocks; limit active rows to the number of candidates."""
         settings, n = self.settings, self.n_rows
         how = settings, self.n_active, self.runtime.scheduler()
         candidates = choose_candidates(self.data, self.validation, *how)
@@ -183,7 +183,7 @@ class SparseRun(Run[SparseModel]):
         return [slice(i, min(i + self.block_rows, n)) for i in range(0, n, self.block_rows)]
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:
-        """Call a method on the blocks of training rows, and return their answers in order."""
+        """Call a method on all blocks; return the answers of those of training rows in order."""
         return self.runtime.map_blocks(method, *args)[: self.n_train_blocks]
 
     def sum_blocks(self, method: str, *args: Any) -> Any:
@@ -194,7 +194,7 @@ class SparseRun(Run[SparseModel]):
 
     @property
     def done(self) -> int:
-        """Steps of learning, inclusions and posterior iterations: the number of a checkpoint."""
+        """Learning steps, inclusions and posterior iterations so far, as checkpoint number."""
         return len(self.steps) + len(self.active) + self.rounds
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -284,7 +284,7 @@ class SparseRun(Run[SparseModel]):
     def figures(self) -> dict[str, float]:
         """Return the metrics of training and test rows under the current marginals.
 
-        Once candidates have been dropped there is none for the training rows: those that are left
+        Once candidates have been dropped, there are none for the training rows: those that are left
         are mostly the hardest, and not representative.
         """
         answers: list[MarginalMetrics] = self.runtime.map_blocks("marginal_metrics")

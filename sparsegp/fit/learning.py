@@ -2,8 +2,8 @@
 
 A major step reselects the active rows with the current parameters; then the criterion is minimised
 over the parameters for these rows (SLH section 3.3, learning/). As the criterion cannot be compared
-between active sets, the paper takes the last parameters. If there are validation rows, those
-parameters, the initial ones included, are taken whose active rows predict them best.
+between active sets, the paper takes the last parameters. With validation rows, the parameters whose
+active rows predict them best, possibly the initial ones, are taken instead.
 
 Checkpoints are written during a selection, and after each minimisation.
 """
@@ -45,7 +45,7 @@ def learn(run: SparseRun) -> None:
     """
     count, of = run.settings.major_steps, run.block_settings
     names = parameter_names(of.kernels, of.likelihood)
-    # before rows are selected, as it may ask for what the kernel does not have
+    # before rows are selected, as it may name parameters that the kernel does not have
     hyperprior = hyperpriors.parse(run.settings.hyperprior, names, run.data.summary.p)
     run.progress.start(count, "steps", "learn")
     _show_last(run)
@@ -125,7 +125,7 @@ def _descend(run: SparseRun, hyperprior: hyperpriors.Hyperprior) -> None:
 
 
 def _bounded(run: SparseRun, parameters: Doubles, bounds: Bounds) -> dict[str, list[str]]:
-    """Return the parameters at their bounds, if any; show a message about new ones."""
+    """Return the names of parameters at their bounds, if any; show a message about new ones."""
     names = parameter_names(run.block_settings.kernels, run.block_settings.likelihood)
     at_bound = (parameters <= bounds[0]) | (parameters >= bounds[1])
     # length scales of several columns have one name

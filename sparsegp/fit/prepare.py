@@ -44,7 +44,7 @@ N_FOLDS = 5
 MANY_COPIES = 0.05
 """Share of copies among the rows above which they raise a warning."""
 MOST_UNLIKE = 1e7
-"""Factor between row weights above which single precision, 1.2e-7, is worth a warning."""
+"""Ratio of row weights above which single precision, 1.2e-7, is worth a warning."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Prepared:
 
     @cached_property
     def families(self) -> Integers:
-        """Numbers, from 0, that are equal for rows to be held out together (n,).
+        """Number of each row, from 0, the same for rows to be held out together, (n,).
 
-        See `Table.families`; if all rows of a class have the same id, it does not join them.
+        See `Table.families`; an id that all rows of a class share does not join these.
         """
         families, origin = self.train.families, self.train.origin
         if families is None:
@@ -136,10 +136,10 @@ def prepare(
 ) -> Prepared:
     """Encode the labels, compute statistics of the inputs in one pass, and choose their scaling.
 
-    Copies are merged first wherever rows may have weights, as choices are judged by rows left out,
-    which copies would predict. Scaling, and the standardisation of targets, count each remaining
-    row once, whatever its weight. On a runtime of threads rows are read by these threads, whatever
-    the default scheduler of Dask.
+    Copies are merged first wherever rows may have weights, as choices are judged by left-out rows,
+    which their copies would predict. Scaling and standardisation of targets count each remaining
+    row once, whatever its weight. A runtime of threads reads the rows in these threads, whatever
+    Dask's default scheduler.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def site_rule(settings: TrainSettings, data: Prepared) -> SiteRule:
             f"sites=moments of likelihood={settings.likelihood} differ from class to class, so "
             "each needs a kernel of its own; give kernel_per_class=True"
         )
-    if settings.kernel_per_class:  # raises where there are too many classes for moments
+    if settings.kernel_per_class:  # raises if there are too many classes for moments
         zero = np.zeros((1, likelihood.n_latent(n_classes)))
         likelihood.log_z(zero, zero + 1.0, np.zeros(1, np.int64))
     if settings.learn == "evidence" and several and settings.strategy != "constant":
@@ -284,8 +284,8 @@ def choose_validation_rows(
     """Draw the validation rows by a seeded permutation; return a mask (n,).
 
     Rows of a family are drawn together, since a copy of a training row, or another row of the same
-    id, says too little about new rows. They are at most half of the rows of any class. So there may
-    be fewer validation rows than requested.
+    id, says too little about new rows. At most half of the rows of any class are drawn, so there
+    may be fewer validation rows than requested.
 
     Parameters
     ----------
@@ -323,9 +323,9 @@ def choose_candidates(
 ) -> Integers | None:
     """Draw the rows that may become active, in ascending order; return None if all may.
 
-    Of each class there are at least half an equal share, or all of its rows. If separate
-    observations have the same inputs, only the first of these: for the posterior `all`, the others
-    would add nothing to the span of the latent means, and take the place of other inputs.
+    Each class gets at least half of an equal share, or all of its rows. Of separate observations
+    with the same inputs, only the first may be drawn: for the posterior `all`, the others would add
+    nothing to the span of the latent means, and take the place of other inputs.
 
     Parameters
     ----------
@@ -354,9 +354,9 @@ def choose_candidates(
 
 
 def choose_folds(target: Any, settings: TrainSettings, families: Integers) -> Integers:
-    """Return the cross-validation fold of each row, (n,); empty where it is not needed.
+    """Return the cross-validation fold of each row, (n,); empty without cross-validation.
 
-    It is needed if there are too few rows for validation rows, or too few of rare classes. Folds
+    It is needed if there are too few rows, or too few of rare classes, for validation rows. Folds
     are stratified by class. Rows of a family are in the same fold.
 
     Parameters
@@ -379,10 +379,10 @@ def choose_folds(target: Any, settings: TrainSettings, families: Integers) -> In
 
 
 def stratified_folds(target: Any, n_folds: int) -> Integers:
-    """Return the fold of each row, (n,), with the rows of every class dealt in turn."""
+    """Return the fold of each row, (n,); the rows of every class are dealt to the folds in turn."""
     _, seen, codes = np.unique(target, return_index=True, return_inverse=True)
     folds = np.empty(len(target), dtype=np.int64)
-    # by the first rows of classes: their numbers must not matter
+    # classes in order of their first rows, as their codes must not matter
     folds[np.argsort(seen[codes], kind="stable")] = np.arange(len(target)) % n_folds
     return folds
 

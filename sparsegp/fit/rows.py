@@ -11,14 +11,14 @@ from sparsegp.learning.space import MAX_ROUGH_COLUMNS
 from sparsegp.settings import AUTO, TrainSettings
 
 MOST_LEVEL = 2
-"""Difference up to which whole numbers are no pixels, but answers or genes of 0, 1 or 2 kinds."""
+"""Range up to which whole numbers are not pixels, but answers, or genes coded as 0, 1 and 2."""
 
 
 def unsuited(data: Prepared, settings: TrainSettings, scheduler: Any = None) -> bool:
     """Return whether rows are virtual or pixels, for which the default search changes nothing.
 
-    Pixels, spectra and the like are many columns with one range that resemble their neighbours, and
-    only matter together.
+    Pixels, spectra and the like are many columns with one range, which resemble their neighbours
+    and matter only together.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ def unsuited(data: Prepared, settings: TrainSettings, scheduler: Any = None) -> 
 
 
 def scalings_to_try(data: Prepared, searches: bool) -> list[str]:
-    """Return the rules that are tried beside "auto", which led to the scaling of the data.
+    """Return the rules to try besides "auto", which led to the scaling of the data.
 
-    If nothing `searches`, the last rule is that of the kernel for few rows.
+    Unless there is a search, the last rule is that of the kernel for few rows.
     """
     summary, scaling = data.summary, data.scaling
     is_wide = summary.p > MAX_ROUGH_COLUMNS

@@ -1,4 +1,4 @@
-"""Base of all fits: where it runs, when it is saved, how it is interrupted and resumed."""
+"""Base of all fits: where they run, when they are saved, how they are interrupted and resumed."""
 
 import os
 import time
@@ -59,7 +59,7 @@ class RunOptions:
 
     @classmethod
     def among(cls, named: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
-        """Create from those arguments that are run options; also return the others."""
+        """Create the options from the arguments that are such; also return the other arguments."""
         own = {each.name for each in fields(cls)} & named.keys()
         others = {name: value for name, value in named.items() if name not in own}
         for name in sorted({"threads", "workers"} & others.keys()):
@@ -79,7 +79,7 @@ class RunOptions:
         SettingsError
             If options contradict each other.
         StoreError
-            If it holds an unfinished run that is neither resumed nor overwritten.
+            If the folder holds an unfinished run that is neither resumed nor overwritten.
         """
         if self.out is None:
             if self.resume:
@@ -133,7 +133,7 @@ class Run(ABC, Generic[R]):
         self.settings = self.settings.for_columns(columns_of(rows.train))
         self.progress = self._recorded = Recorded(self.progress)
         # what the method or the posterior reported last, for checkpoints (`sparsegp.state`), and
-        # the arrays of that in the checkpoint that the run was resumed from
+        # the arrays of it in the checkpoint from which the run was resumed
         self.state: Any = None
         self.former: Mapping[str, NDArray[Any]] = {}
         self._has_restored = False
@@ -164,7 +164,7 @@ class Run(ABC, Generic[R]):
         Interrupted
             If a stop was requested; the progress is in a checkpoint.
         StoreError
-            If it cannot go on from the content of its newest checkpoint.
+            If the run cannot continue from the content of its newest checkpoint.
         """
         with self:
             if self.store is not None and self.store.is_finished():
@@ -197,7 +197,7 @@ class Run(ABC, Generic[R]):
         Raises
         ------
         NumericalError
-            If it holds numbers that are not finite, or too large, as a reader would refuse it.
+            If it holds numbers that are not finite or too large, which a reader would refuse.
         """
         try:
             require_numbers(to_arrays(model))

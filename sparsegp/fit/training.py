@@ -23,8 +23,8 @@ from sparsegp.types import Doubles, Floats, Integers
 MAX_DRAWN = 1000
 """Maximum number of rows from which the quantiles for novelty are computed."""
 METRIC_ROWS, METRIC_ACTIVE = 5000, 500
-"""Maximum numbers of rows and active rows in the small fits that a metric is learnt from, even if
-the run has fewer active rows: gradients would be noise."""
+"""Maximum numbers of rows and active rows in the small fits from which a metric is learnt, even if
+the run has fewer active rows, with which gradients would be noise."""
 
 
 @dataclass(eq=False)
@@ -39,7 +39,7 @@ class Training(SparseRun):
         if self.settings.metric != NONE and self.data.scaling.mixing is None:
             if (stored := self.newest()) is None:
                 mixing = learn_metric(self)
-            else:  # the same bits
+            else:  # for the same bits
                 require_shapes(stored.arrays, {"mixing": (self.data.summary.p,) * 2})
                 mixing = stored.arrays["mixing"]
             scaling = replace(self.data.scaling, mixing=mixing)

@@ -30,18 +30,18 @@ from sparsegp.types import Doubles, Floats, Integers
 ROWS_PER_HELD_OUT = 5
 """One in this many rows is held out."""
 MIN_ROWS_FOR_HELD_OUT, SEARCH_FOLDS = 2000, 3
-"""With fewer rows there is cross-validation with this number of folds: a fifth of them would tell
-too little."""
+"""With fewer rows there is cross-validation with this number of folds: a fifth of the rows would be
+too few to judge by."""
 SLOPE_ROWS = 2000
 """Maximum number of rows at which gradients of latent means are computed."""
 ARD_ROWS = 3000
 """Maximum number of rows from which per-column length scales or a metric are learnt."""
 ARD_ACTIVE, PACES = (200, 300), (Pace(8), Pace(12))
-"""Active rows when length scales are learnt, and the pace: for classes, and for a regression, whose
-targets carry more information."""
+"""Number of active rows when length scales are learnt, and pace: for classes, and for a regression,
+whose targets carry more information."""
 BRISK = Pace(7, tolerance=0.002, first=0.7, evenness=2 / 3)
-"""Pace for classes with one held-out set, where length scales may be re-estimated later, and then:
-the NLPP stays the same (docs/benchmarks/search.md), but not with fewer rows."""
+"""Pace for classes with one held-out set, as length scales may be re-estimated later, and for this
+re-estimation: the NLPP stays the same (docs/benchmarks/search.md), but not with fewer rows."""
 FINAL_TOLERANCE = 0.005
 """Relative gain of an iteration at which re-estimation from all rows stops."""
 
@@ -57,11 +57,11 @@ class Sample:
     parts: int = 1  # number of folds that are held out in turn; if 1, the last rows are held out
     scalings: Mapping[str, Scaling] = field(default_factory=dict)  # by the names of their rules
     weights: Doubles | None = None  # row weights (n,)
-    groups: Integers | None = None  # of columns (p,); indicators of a categorical one share theirs
+    groups: Integers | None = None  # of columns (p,); the indicators of a category share one
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return the inputs that `make` returns, kept for other trials with the same key."""
+        """Return the inputs that `make` returns, and keep them for trials with the same key."""
         if key not in self._cache:
             self._cache[key] = make()
         return self._cache[key]
@@ -124,7 +124,7 @@ def draw_sample(
             f"one out, found {n}; choose it yourself by `kernel`"
         )
     family = np.arange(n)
-    if data.train.families is not None:  # of which rows stay together, where the first of them is
+    if data.train.families is not None:  # their rows stay together, at the place of the first
         _, first, inverse = np.unique(data.families[order], return_index=True, return_inverse=True)
         place = np.argsort(first[inverse], kind="stable")
         order, family = order[place], np.unique(first[inverse][place], return_inverse=True)[1]
@@ -310,7 +310,7 @@ class PartialFits:
         return learn_by_column(kernel, *of_rows, n_active=n_active, pace=pace)
 
     def in_order(self, predicted: Doubles) -> tuple[Doubles, Any, Doubles]:
-        """Return predictions, targets and weights over their mean, in order of rows."""
+        """Return predictions, targets, and weights divided by their mean, in the order of rows."""
         held = np.sort(self._held)
         weights = np.ones(len(held)) if self.sample.weights is None else self.sample.weights[held]
         return predicted[np.argsort(self._held)], self.sample.target[held], weights / weights.mean()

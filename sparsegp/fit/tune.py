@@ -2,7 +2,7 @@
 
 The trials of a search are recorded in the subfolder `tuning` of its run: a run of its own, whose
 run.json holds settings and data. A checkpoint with all finished trials, and in the end the choice,
-is written whenever a trial finishes. So a killed search only loses the trials that were running.
+is written whenever a trial finishes, so a killed search loses only the trials that were running.
 """
 
 import math

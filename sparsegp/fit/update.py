@@ -2,10 +2,10 @@
 
 The active rows that matter most to the posterior are kept (`posterior.removal`) and included first;
 then others are selected by the criterion among all rows at hand, and the posterior of all rows is
-computed. No kernel is searched, and few active rows are selected.
+computed. There is no search for a kernel, and few active rows are selected.
 
 With the old rows, scaling is computed again from all rows. Keeping that of the old rows treats
-values beyond their range alike: on tables cut along a column this was up to 5 % better on the next
+values beyond their range alike: on tables cut along a column, this was up to 5 % better on the next
 rows, but up to 31 % worse on rows like the old ones.
 
 Without the old rows, scaling is kept, and the former posterior represents them (`posterior.past`).
@@ -46,8 +46,8 @@ from sparsegp.types import Integers, Labels
 logger = logging.getLogger(__name__)
 
 FEW_ROWS = 300
-"""Number of rows below which the calibration of a model, kept by later updates, is too uncertain
-for them."""
+"""Number of rows below which the calibration of a model is too uncertain to be kept by later
+updates."""
 
 
 def update(
@@ -75,8 +75,8 @@ def update(
     sample_weight : array-like (n,), optional
         Weights of the new rows.
     n_active : int, optional
-        Number of active rows of the new model; unchanged by default. At least the fraction of new
-        rows among all rows is newly selected.
+        Number of active rows of the new model; unchanged by default. The fraction of them that is
+        newly selected is at least that of new rows among all rows.
     **options
         `out`, `resume`, `overwrite`, `checkpoint_every`, `keep_last`, `runtime`, `tls`, `client`,
         `progress` and `verbose`, as in `train`.
@@ -165,7 +165,7 @@ def _require_labels(model: SparseModel, before: Table) -> None:
 
 
 def _places(model: SparseModel, kept: Integers, data: Prepared) -> Integers:
-    """Return the places of active rows among the training rows, except of those merged with others.
+    """Return the places of active rows among the training rows, except those merged with others.
 
     A row that has several labels, or is repeated, is there several times.
     """
@@ -276,7 +276,7 @@ def _kept(
 ) -> tuple[Integers, int]:
     """Return the indices of the active rows to keep, and the new number of active rows.
 
-    The fraction of new rows by weight, at `most` all of them, is left to new active rows.
+    New active rows get a share equal to that of the new rows by weight, but at most `most`.
     """
     d = len(model.rows)
     size = d if wanted is None else wanted

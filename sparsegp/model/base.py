@@ -27,14 +27,14 @@ from sparsegp.types import Doubles, Floats, Integers, Labels
 
 ONLY_SPARSE = "only models of active rows have {}; train without `method`"
 MAX_SCALED_INPUT = 1e75
-"""Size to which scaled inputs are clipped, as the squares of larger ones would overflow."""
+"""Magnitude to which scaled inputs are clipped, as the squares of larger ones would overflow."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Model(ABC):
     """A trained classifier or regression model.
 
-    Subclasses define what is stored of the training rows, and how it predicts new ones.
+    Subclasses define what is stored of the training rows, and how new rows are predicted.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Model(ABC):
         """Scaled training rows that the model stores, (d, p)."""
 
     def holds(self, X: Any) -> bool:
-        """Whether X (d, p) are the stored training rows before scaling."""
+        """Return whether X are the stored rows before scaling, each once, by row number."""
         held, order = self._stored_rows, np.unique(self.rows, return_inverse=True)[1]
         found = self.scaling.apply(np.asarray(X), held.dtype)[order]
         return np.allclose(found, held, 1e-5, 1e-5 * float(np.abs(found).max(initial=0.0)))
@@ -180,7 +180,7 @@ class Model(ABC):
     def deviations(self) -> Doubles:
         """Standard deviations of the scaled columns, (p,), over `rows_unmixed`.
 
-        One for columns that were scaled to unit variance.
+        One for columns that were scaled to unit variance, unless they are constant here.
         """
         x = self.rows_unmixed
         found = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0, dtype=np.float64), 0.0)
@@ -341,7 +341,7 @@ class Model(ABC):
         return np.asarray(np.clip(scaled, -MAX_SCALED_INPUT, MAX_SCALED_INPUT, out=scaled))
 
     def save(self, path: str | os.PathLike[str], extra: Mapping[str, Any] | None = None) -> None:
-        """Write the model atomically to one file, or to one object of a store.
+        """Write the model atomically to one file, or to one object in an object store.
 
         Parameters
         ----------

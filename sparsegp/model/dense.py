@@ -15,7 +15,7 @@ from sparsegp.types import Doubles
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DenseModel(Model):
-    """A model of a dense method, with further fields beside those of `Model`."""
+    """A model of a dense method, with further fields besides those of `Model`."""
 
     family: ClassVar[str] = "dense"
 

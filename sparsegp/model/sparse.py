@@ -29,7 +29,7 @@ NOVELTY_CHUNK = 4096
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SparseModel(Model):
-    """A model of the informative vector machine, with further fields beside those of `Model`."""
+    """A model of the informative vector machine, with further fields besides those of `Model`."""
 
     family: ClassVar[str] = "sparse"
 

@@ -25,7 +25,7 @@ INTERVAL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """Metrics, whose `repr` and JSON leave out the values of single rows."""
+    """Metrics whose `repr` and JSON leave out the values of single rows."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; numbers that are not finite become None."""
@@ -201,10 +201,10 @@ def calibration_error(
 
 
 def chance_error(confidence: Doubles, weights: Doubles | None = None) -> float:
-    """Return the expected `calibration_error` if confidence (n,) is the probability to be right.
+    """Return the expected `calibration_error` if confidence (n,) is the probability of being right.
 
-    The number of right rows in a bin is taken to be normal, so that its mean absolute deviation is
-    sqrt(2 / pi) standard deviations.
+    The number of right rows in a bin is approximated as normal, so that its mean absolute deviation
+    is sqrt(2 / pi) standard deviations.
     """
     w = np.ones(len(confidence)) if weights is None else weights
     spread = w**2 * confidence * (1.0 - confidence)

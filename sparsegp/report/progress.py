@@ -56,7 +56,7 @@ class TerminalProgress(Progress):
         self._stage, self._began = "", 0.0
 
     def begin(self, description: str) -> None:
-        """End the current stage, and time another one without a display."""
+        """End the current stage, and start to time another one without a display."""
         self.finish()
         now = time.perf_counter()
         if self._stage:
@@ -140,7 +140,7 @@ def progress_for(progress: object, verbose: bool) -> Progress:
 
 
 class _Lines:
-    """Occasional lines where no bar can be drawn, so that long stages show that they go on."""
+    """Occasional lines where no bar can be drawn, so that long stages show their progress."""
 
     def __init__(self, stream: TextIO | None, line: Callable[[], str]) -> None:
         self._stream, self._line, self._ended = stream, line, Event()
@@ -231,7 +231,7 @@ class _NotebookBar:
 
 
 def _write(stream: TextIO | None, text: str) -> None:
-    if stream is not None:  # as standard error is if it was closed before the program began
+    if stream is not None:  # else standard error was closed before the program began
         stream.write(f"{text}\n")
         stream.flush()
 

@@ -25,7 +25,7 @@ Work: TypeAlias = Callable[[Any, Any], Any]
 """A function of what all tasks share and of one task."""
 
 Check: TypeAlias = Callable[[], None]
-"""A function that is called every few seconds while tasks run; it ends them by raising."""
+"""A function that is called every few seconds while tasks run; an exception in it ends them."""
 
 
 def do_nothing() -> None:
@@ -141,9 +141,9 @@ def pack_inputs(inputs: Inputs) -> Inputs:
 def compute_inputs(inputs: Inputs) -> Inputs:
     """Replace the Dask collections among `inputs` by their values, computed in this thread.
 
-    An array is filled chunk by chunk, so that memory holds it once, and one chunk.
+    An array is filled chunk by chunk, so that memory holds it only once, plus one chunk.
     """
-    from dask.local import get_sync  # noqa: PLC0415 - by its name, distributed would be loaded
+    from dask.local import get_sync  # noqa: PLC0415 - by name it would load distributed
 
     found, lazy = dict(inputs), _lazy(inputs)
     if _is_persisted(lazy):

@@ -76,7 +76,7 @@ def _require_guard() -> None:
     """Raise an error for a script without a main guard, since each worker would run it again."""
     main = sys.modules["__main__"]
     path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
-    if path is None or (spec is not None and spec.name.endswith("__main__")):  # not imported
+    if path is None or (spec is not None and spec.name.endswith("__main__")):  # workers skip it
         return
     with suppress(OSError):
         if not re.search(rb"^if\b.*\b__name__\b", Path(path).read_bytes(), re.MULTILINE):
@@ -93,11 +93,11 @@ def connect(
     seconds: float = 30.0,
     direct: bool = True,
 ) -> DaskRuntime:
-    """Connect to a scheduler at an address, or to that of a scheduler file.
+    """Connect to the scheduler at an address, or to that of a scheduler file.
 
-    It must answer within `seconds`, and then have at least `n_workers` within `seconds`. `tls` is
-    the folder with its certificate; without one Dask's configuration applies. `direct` says whether
-    this process can reach the workers; otherwise messages go through the scheduler.
+    It must answer within `seconds`, and then have at least `n_workers` within another `seconds`.
+    `tls` is the folder with its certificate; without one, Dask's configuration applies. `direct`
+    says whether this process can reach the workers; if not, messages go through the scheduler.
     """
     if isinstance(address, Path):
         address = _address_in(address)

@@ -1,11 +1,11 @@
 """Runtime on a Dask cluster, which rebuilds blocks on other workers when a worker is lost.
 
 One actor per worker (`Host`) holds all its blocks, so a round costs one call per worker: 2 ms for
-two workers, where tasks take 15 ms, as a client sends these every 10 ms. A lost actor is not
+two workers, instead of 15 ms with tasks, which a client sends every 10 ms. A lost actor is not
 restarted: its blocks are built on other workers, brought up to date by the driver's `recovery`
 messages, and called again. Between two rounds, blocks are moved in the same way: away from workers
-that are being retired, and to workers that joined. A wait ends with an answer, with the connection,
-when the scheduler no longer knows the worker or receives its heartbeats, or after `call_timeout`.
+that are being retired, and to workers that joined. A wait ends with an answer, when the connection
+is lost, when the scheduler no longer knows the worker or hears from it, or after `call_timeout`.
 """
 
 import logging
@@ -44,14 +44,14 @@ HOSTS_AT_A_TIME = 32  # workers whose sums the driver holds in memory at the sam
 
 ADD: Callable[[Iterator[Any]], Any] = partial(reduce, add)
 IGNORE: Callable[[Iterator[Any]], Any] = partial(deque, maxlen=0)
-"""How a worker combines the answers of its blocks, if not into a list."""
+"""Functions by which a worker combines the answers of its blocks, if not in a list."""
 
 
 class DaskRuntime(Runtime):
     """Runtime that holds the blocks in the workers of a Dask cluster.
 
-    Calls are fastest if its client has ``direct_to_workers=True``. `close` shuts down what was
-    started for this runtime; `replenish` starts replacements of lost workers, if possible, and
+    Calls are fastest if the client has ``direct_to_workers=True``. `close` shuts down what was
+    started for this runtime; `replenish` starts replacements for lost workers, if possible, and
     returns immediately.
     """
 
@@ -83,7 +83,7 @@ class DaskRuntime(Runtime):
         client.subscribe_topic("all", self._on_retirement_event)
 
     def run_in_workers(self, function: Callable[..., Any]) -> list[Any]:
-        """Call a function in each worker, which it gets as `dask_worker` if it takes one."""
+        """Call a function in each worker; it gets the worker as `dask_worker`, if it takes that."""
         client, options = self._client, {"callback_timeout": self.no_worker_timeout}
         found = client.sync(client.run, function, on_error="ignore", **options)
         return [found[address] for address in sorted(found)]
@@ -100,7 +100,7 @@ class DaskRuntime(Runtime):
                 raise
 
     def ask(self, indices: Sequence[int], method: str, *args: Any) -> list[Any]:
-        """Call one method on some blocks, again on other workers where workers are lost."""
+        """Call one method on some blocks; where a worker is lost, call it again on another one."""
         packed, blocks = cloudpickle.dumps((method, args, list)), range(self.n_blocks)
         indices, answers = [blocks[index] for index in indices], dict[int, Any]()
         with self._lock:
@@ -168,7 +168,7 @@ class DaskRuntime(Runtime):
     # -- calls -------------------------------------------------------------------------------------
 
     def _request(self, action: str, requests: dict[str, tuple[list[int], bytes]]) -> dict[str, Any]:
-        """Request an operation of several workers; return the answers of those not lost."""
+        """Request an operation from several workers; return the answers of those not lost."""
         calls, answers = {}, {}
         for address in requests.keys() & self._hosts.keys():
             try:
@@ -224,7 +224,7 @@ class DaskRuntime(Runtime):
     # -- where blocks are --------------------------------------------------------------------------
 
     def _rebuild_missing_blocks(self, replay: bool = True) -> set[int]:
-        """Rebuild missing blocks on live workers, up to date, and return their numbers."""
+        """Rebuild missing blocks on live workers, update them, and return their numbers."""
         built: set[int] = set()
         while absent := [i for i in range(self.n_blocks) if i not in self._address_of]:
             built.update(absent)
@@ -360,7 +360,7 @@ class DaskRuntime(Runtime):
             return
         self._next_rebalance = now + self.rebalance_interval
         self._replenish()
-        self._client.submit(do_nothing, pure=False)  # without tasks a scheduler may count as idle
+        self._client.submit(do_nothing, pure=False)  # else the scheduler may count as idle
         usable = self._usable()
         for address in self._leaving & self._hosts.keys() if usable else ():
             blocks = self._drop_host(address)

@@ -54,7 +54,7 @@ class Host:
         self._index = -1  # block that is being built or called
 
     def ask(self, operation: str, indices: Sequence[int], packed: bytes) -> bytes:
-        """Carry out an operation; its exceptions are answers, so calls only raise lost workers."""
+        """Carry out an operation; return its exceptions, so that only lost workers raise any."""
         work = getattr(self, operation)
         return _pickled_result(lambda: work(indices, *pickle.loads(packed)), lambda: self._index)
 
@@ -98,7 +98,7 @@ def shared_future(client: Any, value: Any) -> Any:
 
 
 def known_workers(client: Any) -> dict[str, dict[str, Any]]:
-    """Return the information of a client's scheduler on its workers, by address.
+    """Return what the scheduler of a client knows about its workers, by address.
 
     Raises
     ------

@@ -130,9 +130,9 @@ def _answers(
 ) -> Iterator[tuple[int, Any, BaseException | None]]:
     """Yield number, answer and error of each call as it ends; after an interrupt none is running.
 
-    A queue may be interrupted at any instant, while the futures have locks that an interrupted call
-    may keep, without which the threads never end. It is asked with a timeout, because a signal just
-    before an unlimited wait is handled only after it.
+    The queue can be interrupted at any instant; futures have locks that an interrupted call may
+    keep, and then the threads never end. It is polled with a timeout, because a signal that comes
+    just before an unlimited wait is handled only after it.
     """
     ended, begun = SimpleQueue[tuple[int, Any, BaseException | None]](), list[int]()
     done, stopped, left = list[int](), list[bool](), len(items)

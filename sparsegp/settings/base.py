@@ -30,7 +30,7 @@ divided by the noise variance of standardised targets, which is negligible for n
 
 DEFAULT_PANEL, WIDEST_PANEL = 16, 64
 AUTO = "auto"
-"""Value of `kernel` by which a search chooses it, and of `scaling` by which it may choose that."""
+"""Value that lets a search choose the `kernel`, and lets it try other rules of `scaling`."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Settings(Checked):
 
     @property
     def is_regression(self) -> bool:
-        """Whether the likelihood is one of regression."""
+        """Whether the likelihood is for regression."""
         return self.likelihood_spec.family.numeric
 
     @property
@@ -113,11 +113,11 @@ class Settings(Checked):
         probe = np.zeros((1, len(variances)))
         filled = [kernel.fill(variances) for kernel in texts]
         for kernel in filled:
-            kernel(probe, probe)  # raises where the kernel does not fit the columns
+            kernel(probe, probe)  # raises if the kernel does not fit the columns
         return filled
 
     def for_columns(self, columns: "ColumnNames") -> Self:
-        """Return the settings for a table: length scales by name are put into its order."""
+        """Return the settings for a table, with named length scales in the order of its columns."""
         from sparsegp.kernels import parse, split
 
         if self.kernel is None or "{" not in self.kernel:
@@ -131,7 +131,7 @@ class Settings(Checked):
         return False
 
     def require_used(self, names: Iterable[str]) -> None:
-        """Raise a `SettingsError` if a named setting has no effect with the others."""
+        """Raise a `SettingsError` if one of the named settings has no effect with the others."""
         known = declared(type(self))
         for each in (known[name] for name in names if name in known):
             needed, _, values = each.applies.partition("=")

@@ -91,7 +91,7 @@ class DenseSettings(Settings):
 
     @property
     def likelihood_spec(self) -> "LikelihoodSpec":
-        """The likelihood, parsed; if it is empty, the first one of the method."""
+        """The likelihood, parsed; if none is given, the first one of the method."""
         from sparsegp.likelihoods.parse import parse
 
         return parse(self.likelihood or self.build_method().likelihoods[0])

@@ -22,24 +22,24 @@ KERNEL_OF_NUMBERS = "30*rbf"
 """Default kernel of a regression, whose noise variance and prior variance factor are learnt."""
 DEFAULT_N_ACTIVE = 1000
 CANDIDATES = 20
-"""Candidates per active row; among more, the most extreme are selected, which represent others
-less."""
+"""Candidates per active row; from more of them, the most extreme rows would be selected, which
+represent the others less well."""
 MIN_VALIDATION, ENOUGH_VALIDATION, MAX_VALIDATION = 30, 1500, 4000
 """Numbers of validation rows: the minimum, what is enough for a small table, and the maximum."""
 FEW_TO_VALIDATE, MOST_TO_CROSS = 2000, 8000
-"""With fewer rows the posterior `all` uses cross-validation: a few hundred validation rows would
-choose the prior variance factor by chance. So would a few rows of a rare class: up to the second
-number of rows, twice those outside the largest class count, if they are fewer."""
+"""With fewer rows than the first, the posterior `all` uses cross-validation, as a few hundred
+validation rows would choose the prior variance factor by chance. So would few rows of rare classes:
+up to the second number of rows, twice those outside the largest class count, if that is less."""
 
 OF_THE_PAPER = "multinomial_probit"
-"""The likelihood that `TrainSettings.given` chooses if the softmax has no advantage: for methods of
-Girolami & Rogers, and for those that need moments for many classes."""
+"""The likelihood that `TrainSettings.given` chooses where softmax has no advantage: for the methods
+of Girolami & Rogers, and for those that need moments for many classes."""
 GENERAL = {"sites": "moments", "criterion": "information", "posterior": "adf", "kernel": "10*rbf"}
 """Settings that `TrainSettings.given` chooses for other likelihoods, and for sites=moments."""
 BY_EVIDENCE = {**LEARNT, "posterior": "adf", "major_steps": 5}
 """Settings of a regression that learns by the evidence, or has too few rows for a search."""
 SEARCHED = {"likelihood": "gaussian", "posterior": "all", "kernel": None, "precision": "float64"}
-"""Settings of a regression with neither another posterior nor one of `OF_EVIDENCE`."""
+"""Settings of a regression if neither another posterior nor one of `OF_EVIDENCE` is given."""
 OF_EVIDENCE = {"learn", "likelihood", "hyperprior", "strategy", "major_steps", "minor_steps"}
 OF_EVIDENCE |= {"stub_entries", "kernel_per_class"}
 
@@ -211,7 +211,7 @@ class TrainSettings(Settings):
 
     @property
     def untunable(self) -> str:
-        """Message why a search for the kernel is impossible, empty if it is possible."""
+        """Message that says why no search for the kernel is possible; empty if one is."""
         return next(with_a_search(self), "")
 
     @property
@@ -241,7 +241,7 @@ class TrainSettings(Settings):
 
     @property
     def order(self) -> "Order":
-        """The order of inclusion, in batches of at most as many rows as there are active rows."""
+        """The order of inclusion, in batches that do not exceed the number of active rows."""
         from sparsegp.ivm.greedy import Order
 
         panel, wanted = self.panel, self.n_active or DEFAULT_N_ACTIVE
@@ -252,7 +252,7 @@ class TrainSettings(Settings):
 
     @property
     def keeps_validation_rows(self) -> bool:
-        """Whether some training rows are used for validation first."""
+        """Whether some training rows are first held out for validation."""
         if self.calibration == "none" or self.is_regression:
             return False
         return self.posterior == "all" or self.sites == "moments"
@@ -273,9 +273,9 @@ class TrainSettings(Settings):
     def n_validation(self, n: int, keeps_scale: bool = False, n_largest: int = 0) -> int:
         """Return the number of validation rows among n training rows, n_largest of one class.
 
-        A tenth; for the posterior `all` also up to a fifth of the rows that will not become active.
-        It may be as small as elsewhere if the posterior keeps its prior variance factor
-        (`keeps_scale`), as in an update without the old rows.
+        A tenth, or for the posterior `all` a fifth of the rows that will not become active, if that
+        is more (up to `ENOUGH_VALIDATION`). If it keeps its prior variance factor (`keeps_scale`),
+        as in an update without the old rows, as few suffice as for other posteriors.
         """
         of_all = self.posterior == "all"
         telling = min(n, 2 * (n - n_largest)) if n <= MOST_TO_CROSS else n
@@ -311,20 +311,20 @@ class TrainSettings(Settings):
         return self.posterior == "all" and self.criterion != "random" and self.learn == "none"
 
     def n_candidates(self, n: int, n_active: int) -> int:
-        """Return the number of candidates among n training rows, before those of rare classes."""
+        """Return the number of candidates among n rows, before more of rare classes are added."""
         if not self.draws_candidates:
             return n
         return min(CANDIDATES * n_active if self.candidates is None else self.candidates, n)
 
     def for_rows(self, n: int) -> "TrainSettings":
         """Return the settings with n_active reduced to what n training rows allow."""
-        if self.n_active is None or self.active_per_class:  # pairs are more than rows
+        if self.n_active is None or self.active_per_class:  # there are more pairs than rows
             return self
         return replace(self, n_active=min(self.n_active, n - self.n_validation(n)))
 
     @classmethod
     def given(cls, task: str | None = None, **named: Any) -> Self:
-        """Create settings with a kernel; `class_weight` may be a mapping, or a series of pandas."""
+        """Create settings with a kernel; `class_weight` may be a mapping or a pandas series."""
         from sparsegp.data.weights import class_weight_text
 
         if "class_weight" in named:
@@ -350,7 +350,7 @@ class TrainSettings(Settings):
 
     @classmethod
     def _of_regression(cls, named: dict[str, Any]) -> dict[str, Any]:
-        """Return settings of a regression for those not named."""
+        """Return the defaults of a regression for settings that are not named."""
         own = {name: SEARCHED.get(name, getattr(cls, name)) for name in OF_EVIDENCE}
         stated = any(named.get(name, default) != default for name, default in own.items())
         if not stated and named.get("posterior", "all") == "all":

@@ -1,9 +1,9 @@
 """File format of checkpoints and models: JSON and arrays in one file.
 
-It is a zarr group of format 3 in an uncompressed zip archive, which `zarr.storage.ZipStore` can
-open: its attributes are JSON, and each array is one chunk. The CRC-32 of the members, and the
-SHA-256 of their list in the comment of the archive, detect any alteration. Nothing is unpickled,
-and no memory is allocated for sizes that are only declared.
+A file is a zarr group of format 3 in an uncompressed zip archive, which `zarr.storage.ZipStore` can
+open: its attributes are JSON, and each array is one chunk. The CRC-32 of each member, and the
+SHA-256 of the list of members in the archive comment, detect any alteration. Nothing is unpickled,
+and no memory is allocated on the strength of a declared size alone.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from sparsegp.store.folders import Folder
 
 VERSION = 3
 """Version of the format: models of version 1 lack the triangular factor that predictions need, and
-those of version 2 encode categories of many levels otherwise."""
+those of version 2 encode categories with many levels differently."""
 
 MAX_JSON, MAX_LISTED = 1 << 26, 1 << 24
 """Maximum bytes of JSON in a file, and of the list of members of an archive."""
@@ -55,7 +55,7 @@ def write_file(
     StoreError
         If it cannot be written (full disk, no permission); an earlier file is unchanged.
     FileExistsError
-        If it must be `new` in an object store and another one exists.
+        If it must be `new` in an object store, where another one exists already.
     TypeError, ValueError
         If `meta` is not JSON, or an array does not hold bools, integers or floats.
     """
@@ -100,9 +100,9 @@ def read_file(folder: Folder, name: str, kind: str) -> Stored:
 
 @contextmanager
 def read_errors(place: str, otherwise: str = "write it again") -> Iterator[None]:
-    """Turn all errors of reading a file, or of creating objects from it, into a `StoreError`.
+    """Turn any error while a file is read, or objects are created from it, into a `StoreError`.
 
-    `otherwise` says what to do if there is no copy of the file.
+    `otherwise` is the advice in case there is no copy of the file.
     """
     try:
         yield
@@ -118,7 +118,7 @@ def read_errors(place: str, otherwise: str = "write it again") -> Iterator[None]
 
 
 def _open_zip(file: IO[bytes], place: str) -> zipfile.ZipFile:
-    """Open an archive after checking that its list of members is small, as it is read whole."""
+    """Open an archive after checking that its list of members, which is read at once, is small."""
     size = file.seek(0, os.SEEK_END)
     require_memory(size, "the file")
     file.seek(0)

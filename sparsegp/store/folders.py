@@ -1,8 +1,8 @@
 """Folders on a disk or in an object store, whose files are written atomically.
 
-On a disk a file is written to the same directory as `.name.<32 hex digits>.tmp`, synced and
+On a disk, a file is written as `.name.<32 hex digits>.tmp` in the same directory, synced and
 renamed; no link is followed, and only regular files are read. In an object store, accessed through
-fsspec, a file is one object and one PUT.
+fsspec, a file is one object, written by one PUT.
 """
 
 import errno
@@ -26,7 +26,7 @@ from sparsegp.fields import path_text
 
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK
-"""Flags of `os.open` not to follow links or wait for FIFOs."""
+"""Flags of `os.open` by which links are not followed, and FIFOs not waited for."""
 _REASONS = {errno.ELOOP: "it is a link"} | dict.fromkeys(
     (errno.ENOTDIR, errno.EEXIST), "it, or what should hold it, is not a directory"
 )
@@ -34,7 +34,7 @@ _REASONS = {errno.ELOOP: "it is a link"} | dict.fromkeys(
 
 @dataclass(frozen=True)
 class Directory:
-    """A local directory, which the first file or lock creates."""
+    """A local directory, which is created with its first file or lock."""
 
     path: Path
 
@@ -42,7 +42,7 @@ class Directory:
         return str(self.path)
 
     def sizes(self) -> dict[str, int]:
-        """Return the sizes in bytes of all files by name, without unfinished ones."""
+        """Return the sizes in bytes of all files by name, except unfinished ones."""
         found = {}
         with (
             store_errors("list", self),
@@ -61,9 +61,9 @@ class Directory:
 
     @contextmanager
     def writing(self, name: str, new: bool = False, sync: bool = True) -> Iterator[IO[bytes]]:
-        """Yield a file to write to, which is renamed at the end, and flushed to disk with `sync`.
+        """Yield a file to write to, which is renamed at the end; with `sync` it is flushed to disk.
 
-        `new` is ignored: it is for a `Bucket`, while here the lock keeps out a second writer.
+        `new` is ignored: only a `Bucket` needs it, since a directory is locked against others.
         """
         path, beside = self.path / name, self.path / f".{name}.{uuid4().hex}.tmp"
         with store_errors("write", path):
@@ -89,7 +89,7 @@ class Directory:
             (self.path / name).unlink(missing_ok=True)
 
     def lock(self) -> int:
-        """Take the `flock` of the file `lock` until the handle is closed or the process ends.
+        """Lock the file `lock` by `flock` until the returned handle is closed or the process ends.
 
         Forked children share it. Unfinished files of killed writers are deleted.
         """
@@ -101,7 +101,7 @@ class Directory:
             try:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:  # perhaps another process in `holder`, for an instant
+                except BlockingIOError:  # perhaps by `holder` in another process, for an instant
                     time.sleep(0.1)
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -170,7 +170,7 @@ class Bucket:
             except Exception:
                 if not (new and fs.exists(path)):
                     raise
-                if fs.cat_file(path) != content:  # equal if written, and only the answer was lost
+                if fs.cat_file(path) != content:  # if equal, only the answer to this PUT was lost
                     raise FileExistsError(path) from None
 
     def delete(self, name: str) -> None:
@@ -217,9 +217,9 @@ def folder_of(path: str | os.PathLike[str]) -> Folder:
 
 
 def file_of(path: str | os.PathLike[str], name: str) -> tuple[Folder, str]:
-    """Return folder and name of the file at a path, or of the file `name` if it is a folder.
+    """Return folder and name of the file at a path, or of the file `name` in it if it is a folder.
 
-    Links to the file are followed, as the user named it.
+    Links are followed, as the user named the path.
     """
     folder = folder_of(path)
     if isinstance(folder, Directory):
@@ -237,7 +237,7 @@ def store_errors(
     kind: type[Exception] = OSError,
     remedy: str = "",
 ) -> Iterator[None]:
-    """Turn errors into a `StoreError`; those of fsspec's libraries have no common base class."""
+    """Turn errors of a `kind` into a `StoreError`; the libraries behind fsspec may raise any."""
     try:
         yield
     except kind as error:

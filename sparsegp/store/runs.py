@@ -6,8 +6,8 @@ model.zarr.zip                the fitted model
 progress.json                 progress of the run
 tuning/                       records of the kernel search, if any: a folder like this one
 
-A directory is locked during a run. An object store cannot be locked: there a second driver finds
-that the number of its next checkpoint is taken, and ends.
+A directory is locked during a run. An object store cannot be locked: there, a second driver stops
+when it finds that the number of its next checkpoint is taken.
 """
 
 import hashlib
@@ -33,14 +33,14 @@ TUNING = "tuning"
 CHECKPOINT_FILE = re.compile(r"checkpoint-([0-9]{8,15})\.zarr\.zip")
 
 PROGRESS_SECONDS, PROGRESS_SHARE = 2.0, 0.01
-"""Minimum seconds between two writes of the progress, and their maximum share of the run time."""
+"""Minimum seconds between two writes of the progress, and maximum share of the run time in them."""
 
 
 class RunDirectory:
     """Folder of one run, used by one process at a time.
 
-    Of its checkpoints, `keep_last` are kept; `on_warning` receives a message about each of them
-    that cannot be read or written. With `overwrite`, `open` deletes an existing run.
+    The last `keep_last` checkpoints are kept; `on_warning` receives a message about each that
+    cannot be read or written. With `overwrite`, `open` deletes an existing run.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RunDirectory:
         self._lock: int | None = None
         self._known: set[int] = set()  # checkpoints that this process wrote, or found at the start
         self._damaged: set[int] = set()
-        self._digest = ""  # of run.json, which checkpoints repeat
+        self._digest = ""  # of run.json; it is repeated in the checkpoints
         self._progress_at = 0.0
 
     def open(self, run: Mapping[str, Any], resume: bool) -> None:
@@ -82,7 +82,7 @@ class RunDirectory:
             if self.overwrite:
                 self._delete_run()
             else:
-                self._require_own(run, resume)  # after what another process wrote until it ended
+                self._require_own(run, resume)  # again, as another process may have written to it
             if RUN_FILE not in self.folder.sizes():
                 self._write_json(RUN_FILE, run, new=True)
             self._known, self._digest = set(self._steps()), self._digest_of_run()
@@ -93,7 +93,7 @@ class RunDirectory:
             raise
 
     def _require_own(self, run: Mapping[str, Any], resume: bool) -> None:
-        """Raise an error as `open` does, if the folder holds anything but this run, or nothing."""
+        """Raise an error, as `open` does, unless the folder is empty or holds this run."""
         files, (_, tuning) = self.folder.sizes(), self._folders
         if RUN_FILE in files:
             if not self.overwrite:
@@ -106,7 +106,7 @@ class RunDirectory:
         if self.overwrite or RUN_FILE not in tuning.sizes():
             return
         if isinstance(tuning, Directory):
-            os.close(tuning.lock())  # which another process may hold
+            os.close(tuning.lock())  # raises an error if another process holds it
         if not (read_records(self._path) or {}).get("chosen"):
             raise StoreError(
                 f"{self._run} holds an unfinished search for a kernel; continue it with the former "
@@ -120,7 +120,7 @@ class RunDirectory:
         Raises
         ------
         StoreError
-            If it is to be neither resumed nor overwritten, or in use.
+            If there is one that is to be neither resumed nor overwritten.
         SettingsError
             If both `resume` and `overwrite` are given.
         """
@@ -142,7 +142,7 @@ class RunDirectory:
         Raises
         ------
         StoreError
-            If another process uses the run, or other files would be in the way of the next one.
+            If another process uses the run, or other files are in the way of the next one.
         """
         for folder in self._folders:
             files = folder.sizes()
@@ -163,7 +163,7 @@ class RunDirectory:
         return MODEL_FILE in self.folder.sizes()
 
     def _delete_run(self) -> None:
-        """Delete the files of the run and of its kernel search, unless a process uses them."""
+        """Delete the files of the run and of its kernel search, unless other processes use them."""
         with ExitStack() as stack:
             for folder in self._folders:
                 is_locked = folder is self.folder and self._lock is not None
@@ -181,7 +181,7 @@ class RunDirectory:
             self._lock = None
 
     def load(self) -> tuple[int, Stored] | None:
-        """Return number and content of the newest intact checkpoint; None if there are none.
+        """Return number and content of the newest intact checkpoint; None if there is none at all.
 
         Raises
         ------
@@ -212,10 +212,10 @@ class RunDirectory:
         return None
 
     def save(self, step: int, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bool:
-        """Write a checkpoint, delete old ones and return whether it was written; failures warn.
+        """Write a checkpoint, delete old ones, return whether it was written; failures only warn.
 
-        The last `keep_last` intact ones up to `step` are kept; higher numbers are from an abandoned
-        course of the run. Raises a StoreError if another process continues the run.
+        The last `keep_last` intact ones up to `step` are kept; those with higher numbers are from
+        an abandoned course of the run. Raises a StoreError if another process continues the run.
         """
         try:
             if any(other >= step for other in {*self._steps()} - self._known):
@@ -273,7 +273,7 @@ class RunDirectory:
         for name, *values in settings:
             old, new = ("not given" if value is None else repr(value) for value in values)
             found.append(f"{name} was {old} and is now {new}")
-        if data:  # digests tell nobody anything
+        if data:  # its digest would mean nothing to a user
             sizes = "; ".join(
                 f"{k} {old}, now {new}" for k, old, new in data if type(new) is not str
             )
@@ -333,7 +333,7 @@ def in_order(trials: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def read_progress(run: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return what `RunDirectory.write_progress` wrote last; None if missing or damaged."""
+    """Return what `RunDirectory.write_progress` wrote last; None if it is missing or damaged."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
         return dict(_read_json(folder_of(run), PROGRESS_FILE))
     return None

@@ -1,7 +1,7 @@
 """Opening of data sets: built-in ones by name, and files in any format that has a reader.
 
-A reader is a function of a file name and a description of the columns; a new one is one more such
-function and an entry in `FORMATS`.
+A reader is a function of a file name and a description of the columns; to add one, write such a
+function and enter it in `FORMATS`.
 """
 
 from collections.abc import Callable

@@ -89,7 +89,7 @@ def _npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.d
 
 
 def _idx_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read three bytes for the type, the number of dimensions, the sizes; an image is a row."""
+    """Read type and number of dimensions (four bytes), and the sizes; an image becomes a row."""
     magic = file.read(4)
     if len(magic) < 4 or not magic.startswith(b"\0\0\x08"):
         raise DataError(f"{name} must begin with the bytes 0, 0, 8 and the number of dimensions")
@@ -243,7 +243,7 @@ def _dataset(
 def _beside(name: str, *replaced: tuple[str, str]) -> str | None:
     """Return the file in the same folder whose name has patterns replaced, compressed or not.
 
-    None if there is no such file, or no pattern occurs.
+    The result is None if there is no such file, or no pattern occurs.
     """
     folder, slash, last = name.rpartition("/")
     other = last = last.removesuffix(".gz")

@@ -20,12 +20,12 @@ GIVEN = (
     *("label_column", "kinds", "drop", "id_column", "header", "delimiter", "decimal"),
     *("encoding", "missing"),
 )
-"""Fields of `Columns` that users give; models give the others."""
+"""Fields of `Columns` that users give; models determine the others."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Description of the columns of a file; the rest is detected.
+    """Description of the columns of a file; what is not given is detected.
 
     Parameters
     ----------
@@ -116,13 +116,13 @@ class Columns:
         return self.asked.union(str(each) for each in known if each is not None)
 
     def named_in(self, fields: Sequence[str]) -> bool:
-        """Return whether fields are a header: they have a requested name, or all of a model."""
+        """Return whether fields are a header, with a requested name or all names of a model."""
         asked = {each for each in self.asked if not each.removeprefix("-").isdecimal()}
         return bool(asked & {*fields}) or (bool(self.names) and {*(self.names or ())} <= {*fields})
 
     @property
     def widths(self) -> tuple[int | None, ...]:
-        """Numbers of inputs that a file may have for a model: weights are read as a further one."""
+        """Numbers of inputs that a file may have for a model; weights are read as one more."""
         n = self.n_features
         return (n,) if n is None or self.weight is None else (n, n + 1)
 
@@ -135,7 +135,7 @@ class Columns:
 class Places(NamedTuple):
     """The columns of a file that are used, by index, and what is known about them."""
 
-    inputs: dict[int, str]  # their names; in a file without names those in a model, or numbered
+    inputs: dict[int, str]  # their names; in a file without names, those of the model or x0, ...
     label: int | None
     id: int | None
     kinds: dict[str, str]  # of inputs by name, as far as they are given or known

@@ -21,9 +21,9 @@ from sparsegp.data.storage import opened
 from sparsegp.errors import DataError, quoted
 
 CHANCE = 0.01
-"""Probability that counts as none."""
+"""Probability below which a coincidence is ruled out."""
 HEAD, SNIFFED, COMPARED = 1 << 20, 20, 1000
-"""Number of characters examined, of rows for the delimiter, and of rows for the rest."""
+"""Numbers of characters examined, of rows for the delimiter, and of rows for all else."""
 DELIMITERS, SPACE = ";\t,|", " "
 SPELT = {"\\t": "\t", "tab": "\t", "space": SPACE}
 """Delimiters that are detected, in order of preference, before white space; names for some."""
@@ -34,7 +34,7 @@ MISSING = DASHES.union(
     ("", "NA", "N/A", "n/a", "n.a.", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL", "None"),
     ("?", "\\N", "NaT", "#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
 )
-"""Words that stand for a missing value in every column, dashes in inputs alone."""
+"""Words that stand for a missing value in every column; dashes do so only in inputs."""
 COMMENT = "#"
 """Start of first lines that may be neither a header nor values."""
 DELIMITER_MARK = re.compile(r'(?i:("?)sep=([^\r\n"])\2*\1)[ \t]*(\r\n?|\n)')
@@ -50,7 +50,7 @@ UTF_8, WINDOWS, LAST_RESORT = "utf-8-sig", "cp1252", "latin-1"
 class Layout(NamedTuple):
     """Layout of a text file; the header has the column names, if there is one.
 
-    A file that is marked has a first line that names its delimiter.
+    `marked` says whether the first line names the delimiter.
     """
 
     encoding: str
@@ -81,7 +81,7 @@ def text_of(name: str, encoding: str) -> Iterator[TextIO]:
 
 
 def _encoding(name: str, columns: Columns) -> str:
-    """Return the encoding given, or that of a byte order mark, UTF-8, or else that of Windows."""
+    """Return the given encoding, that of a byte order mark, UTF-8, or else that of Windows."""
     if columns.encoding is not None:
         return UTF_8 if columns.encoding.lower() in {"utf-8", "utf8"} else columns.encoding
     with opened(name) as file:
@@ -174,9 +174,9 @@ def head_of(name: str, encoding: str) -> tuple[str, bool]:
 
 
 def _refuse_comment(head: str, cut: bool, delimiter: str | None, where: str) -> None:
-    """Raise a `DataError` if line 1 does not have as many fields as the first that is no comment.
+    """Raise a `DataError` if line 1, a comment, has more or fewer fields than the first other line.
 
-    Some write their column names after a "#".
+    If they do not, line 1 may hold the column names after a "#".
     """
     first, *lines = islice(io.StringIO(head, newline=None), COMPARED)
     rest = "".join(dropwhile(lambda line: line.startswith(COMMENT), lines))
@@ -214,8 +214,8 @@ def _delimiter(
 ) -> str:
     """Return the delimiter of a file; a comma if it is one column of words without commas.
 
-    It is one column if its first line is the name of one, and may be if a model has one that is
-    not of plain numbers: then a mark that does not occur.
+    It is one column if its first line is the name of one, and may be one if a model has a single
+    column, not of plain numbers. The delimiter is then a mark that does not occur.
     """
     for mark in DELIMITERS:
         with suppress(DataError):  # fields are too long if it is not the delimiter
@@ -232,9 +232,9 @@ def _delimiter(
 def _refuse_pairs(
     rows: Sequence[Sequence[str]], delimiter: str, labels: Collection[str], name: str
 ) -> None:
-    """Raise a `DataError` if all rows are a value and no known label, or numbers with a comma.
+    """Raise a `DataError` if rows may be numbers with a comma, rather than a value and a label.
 
-    Labels that are digits may be decimals, too, but for few labels only by chance.
+    Known labels show that they are pairs; digits do so only if decimals would hardly match them.
     """
     if delimiter != "," or any(len(row) != 2 for row in rows):
         return
@@ -272,7 +272,7 @@ def _is_header(
 ) -> bool:
     """Return whether the first row is a header: its fields are unlike those below.
 
-    If some are, and at least as many are like them, that is an error.
+    It is an error if some are unlike those below, but at least as many are like them.
     """
     tests = (number(decimal).fullmatch, DATE.fullmatch)
     if not rest:

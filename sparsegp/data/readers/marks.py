@@ -1,8 +1,8 @@
-"""What the points and commas in the numbers of a text file mean.
+"""Meaning of the points and commas in the numbers of a text file.
 
-One that is decimal in one file separates thousands in another. A file proves its decimal mark by
-numbers that can be read in one way only; without a proof marks are read as in the training rows, or
-as if decimal, and a warning says so.
+A mark that is decimal in one file separates thousands in another. Numbers that can be read in one
+way only prove the decimal mark of a file; without proof, marks are read as in the training rows, or
+as decimal, and a warning says so.
 """
 
 import logging
@@ -22,7 +22,7 @@ from sparsegp.data.readers.layout import MISSING, Layout, number
 logger = logging.getLogger(__name__)
 
 Words = list[str | None]
-"""Different texts of a column; None is a missing value."""
+"""Distinct texts of a column; None is a missing value."""
 MAY_BE_NUMBERS = ("", UNTYPED, *NUMBERS)
 """Kinds of columns whose words may be numbers."""
 OTHER, NAMES = {".": ",", ",": "."}, {".": "points", ",": "commas"}
@@ -68,8 +68,8 @@ class Marks:
     def warn(self, values: Any, places: Places) -> None:
         """Warn of decimal marks that may separate thousands, and of zeros in front of numbers.
 
-        Such are marks that three digits follow in every number from 1000 on, beside smaller ones,
-        or where all of another input are numbers with a decimal comma, or commas in new rows.
+        A mark is doubtful if three digits follow it in every number from 1000 on, and there are
+        smaller numbers, too, or a column proves a decimal comma, or it is a comma in new rows.
         """
         by_model, decimal = self.columns.names is not None, self.layout.decimal
         label = [] if places.label is None else [places.label]
@@ -95,10 +95,10 @@ class Marks:
                 logger.warning(said, self.called, shlex.quote(name), named)
 
     def without_groups(self, words: Words, place: int, kind: str) -> Words:
-        """Return numbers without commas that also delimit fields, if these separate thousands.
+        """Return numbers without commas, if these delimit fields and also separate thousands.
 
         They do unless another column has decimal commas. Numbers with a unit keep them, and get a
-        point behind, so that their form says what the commas are.
+        point at the end, so that their form shows what the commas mean.
         """
         if kind not in MAY_BE_NUMBERS or self.layout.delimiter != ",":
             return words
@@ -115,8 +115,8 @@ class Marks:
     def as_in_training(self, words: Words, place: int, form: str) -> Words:
         """Return numbers of a form (numerals.py), with the decimal mark of the training rows.
 
-        Theirs is another one if it is given, if the numbers can only be read so, or if it is the
-        comma in other columns. Points that separated thousands in training still do.
+        Their own mark is another one if that is given, if they can only be read with it, or if it
+        is a comma in other columns. Points that separated thousands in training still do.
         """
         mark = next((mark for mark in ".," if f"#{mark}#" in form), None)
         if mark is None or self.columns.decimal == mark:
@@ -140,7 +140,7 @@ class Marks:
         return any(map(POINT.fullmatch, pointed)) or f"#{mark}#" in form_of(marked, asked=True)
 
     def _warn_of_decimal_commas(self, words: Sequence[str], mark: str, name: str) -> None:
-        """Warn of commas that are decimal as in training, where they may separate thousands."""
+        """Warn of commas that are read as decimal, as in training, but may separate thousands."""
         marked = [word for word in words if mark in word]
         may_be = mark == "," and (self.layout.delimiter == "," or "." in self.proven)
         if may_be and len(marked) > 1 and all(map(THOUSANDS.search, marked)):
@@ -148,7 +148,7 @@ class Marks:
             logger.warning(said, self.called, name)
 
     def with_points(self, words: Words, kind: str) -> Words:
-        """Return numbers with points for decimal commas, unless the column is to have a form."""
+        """Return numbers with points in place of decimal commas, unless the column has a form."""
         if self.layout.decimal != ",":
             return words
         if kind in MAY_BE_NUMBERS and form_of([*filter(None, words)], asked=kind in NUMBERS):

@@ -42,7 +42,7 @@ CHUNK_VALUES = 1 << 20
 ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[dD]")
 """Pattern of column names such as `id`, `customer_id` and `CustomerID`."""
 EXACT = 2**53
-"""Whole number up to which all have a float of their own."""
+"""Number up to which every whole number is a double."""
 LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
 
@@ -83,10 +83,10 @@ def read_text(name: str, columns: Columns) -> Dataset:
 
 
 def numbers_rows(values: Any, name: str, place: int) -> bool:
-    """Return whether a column looks like numbers of the rows: whole ones, no two of them the same.
+    """Return whether a column looks like row numbers: whole numbers, no two of them the same.
 
-    The first column must ascend, and without a gap from 0 or 1 if it has a name; that of an id, in
-    any place, says enough.
+    A name such as `id` suffices; else it must be the first column and ascend, without gaps from 0
+    or 1 if it has a name.
     """
     if values.dtype.kind != "i" or len(values) < 2 or not values.is_unique:
         return False
@@ -99,7 +99,7 @@ def numbers_rows(values: Any, name: str, place: int) -> bool:
 
 
 def look_like_dates(values: Any) -> bool:
-    """Return whether nearly all numbers of a column are years, months and days, as 20241231."""
+    """Return whether nearly all numbers of a column are years, months and days, as in 20241231."""
     if values.dtype.kind not in "iuf":
         return False
     found = values.to_numpy()
@@ -123,7 +123,7 @@ class Text:
 
     @property
     def above(self) -> tuple[bool, bool]:
-        """Whether a mark of the delimiter, and column names, are above its values."""
+        """Whether a line that names the delimiter, and a header, are above its values."""
         is_start, layout = not any(self.columns.before), self.layout
         return is_start and layout.marked, is_start and layout.header is not None
 
@@ -172,7 +172,7 @@ class Text:
 
     @cached_property
     def marks(self) -> Marks:
-        """Marks in its numbers."""
+        """Points and commas in its numbers."""
         head = [row for _, row in islice(self._rows(), COMPARED)]
         return Marks(self.called, self.columns, self.layout, head)
 
@@ -184,8 +184,8 @@ class Text:
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
 
-        Numbers in words get a decimal point, unless the column is to have a form (numerals.py), or
-        has one by a model, as in "number:$#"; and a hyphen as their minus sign.
+        Numbers among words get a hyphen as minus sign, and a decimal point unless the column is to
+        have a form (numerals.py), or has one in a model, as in "number:$#".
         """
         import pandas as pd  # noqa: PLC0415 - slow to import
 
