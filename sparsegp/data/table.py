@@ -39,8 +39,7 @@ class Table:
     source : str
         Origin of the rows, for messages, without credentials.
     origin : Integers (n,), optional
-        If some rows are copies of others: for each row the number of its original (its own number
-        if it is no copy).
+        For each row the number of its original (its own unless it is a copy), if there are copies.
     names : tuple of str, optional
         Column names, if the source has any.
     label : str, optional
@@ -54,8 +53,7 @@ class Table:
     repeats : bool
         Whether rows have the inputs of others, but are separate observations.
     frame : Frame, optional
-        The original rows, if their columns are not yet encoded, or a model may encode them
-        differently: see `learnt` and `encoded`.
+        The original rows, unless they have been encoded for good; see `learnt` and `encoded`.
     kinds : mapping of str to str, optional
         Kinds of columns of the frame that their values do not determine.
     encoding : Encoding, optional
