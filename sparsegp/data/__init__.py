@@ -16,7 +16,7 @@ from sparsegp.data.scaling import Scaling as Scaling
 from sparsegp.data.scaling import scaling_for as scaling_for
 from sparsegp.data.scaling import unscaled as unscaled
 from sparsegp.data.summary import Summary as Summary
-from sparsegp.data.summary import resemblance as resemblance
+from sparsegp.data.summary import neighbour_correlation as neighbour_correlation
 from sparsegp.data.summary import summarise as summarise
 from sparsegp.data.table import Dataset as Dataset
 from sparsegp.data.table import Table as Table

@@ -106,7 +106,7 @@ class Column:
         return f"{self.kind}:{self.form}" if has_form else self.kind
 
     @property
-    def doubt(self) -> str:
+    def category_warning(self) -> str:
         """Message if most levels do not look like a category, with a remedy; else empty."""
         levels, are_rare = (*self.levels, *self.rare), len(self.rare) > len(self.levels)
         what = likeness(levels, are_rare) if self.kind == "category" else ""
@@ -203,7 +203,7 @@ class Column:
         """Whether rare levels have codes."""
         return self.parts[-1:] == CODE_PARTS[-1:]
 
-    def news(self, series: Any) -> tuple[int, str]:
+    def unseen(self, series: Any) -> tuple[int, str]:
         """Count rows with values that no training row had, and return one new level, if any.
 
         Such values are new levels of a category, and missing values if training rows had none.

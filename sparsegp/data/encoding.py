@@ -36,8 +36,8 @@ from sparsegp.data.frames import (
     frame_names,
     refuse,
     require_distinct,
-    told,
     unreadable,
+    with_remedies,
 )
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import join_first, plural, quote_if_needed
@@ -120,7 +120,9 @@ class Encoding:
         require_distinct(learnt.names, f"{source}, once encoded,")
         found = [c for c in columns if c.name not in (kinds or {})]
         if forms := [f"{quote_if_needed(c.name)} ({c.form})" for c in found if c.reading != c.kind]:
-            remedy = told(["have codes read as words by `kinds` NAME=category"], frame.of_file)[0]
+            remedy = with_remedies(
+                ["have codes read as words by `kinds` NAME=category"], frame.of_file
+            )[0]
             said = "%s has text columns that are read as numbers: %s; %s"
             logger.warning(said, source, join_first(forms, MAX_NAMES), remedy)
         if clocks := [quote_if_needed(c.name) for c in found if c.has_no_day]:
@@ -129,7 +131,9 @@ class Encoding:
         if mixed := [quote_if_needed(c.name) for c in found if c.zone == "both"]:
             said = "%s has dates with and without time zones in: %s; the latter are read as in UTC"
             logger.warning(said, source, join_first(mixed, MAX_NAMES))
-        if said := "; ".join(told([*filter(None, (c.doubt for c in found))], frame.of_file)):
+        if said := "; ".join(
+            with_remedies([*filter(None, (c.category_warning for c in found))], frame.of_file)
+        ):
             logger.warning("%s has columns taken for categories: %s", source, said)
         left = [f"{c.name} ({c.note})" for c in columns if c.note]
         if left and not learnt.is_plain:
@@ -241,14 +245,14 @@ class Encoding:
         """
         frame = as_pandas(frame)
         if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
-            self._warn_of_news([self._news(frame, source)], source, self._told)
+            self._warn_of_unseen([self._unseen(frame, source)], source, self._told)
             return self._encoded(frame, by_row, folds, source=source)
         frame = Frame.of(frame, source)
         lazy = any(hasattr(part, "dask") for part in frame.parts)
         if frame.of_file or not lazy:
-            news = partial(self._news, source=source)
+            news = partial(self._unseen, source=source)
             found = compute_each(news, frame.parts) if lazy else [*map(news, frame.parts)]
-            self._warn_of_news(found, source, set() if frame.of_file else self._told)
+            self._warn_of_unseen(found, source, set() if frame.of_file else self._told)
         rows = partial(self._encoded, source=source, of_file=frame.of_file)
         return frame.rows(rows, len(self.names), np.float64, folds)
 
@@ -283,14 +287,14 @@ class Encoding:
         values = [column.with_codes().encode(series) for column, series in used]
         return hashes_of_rows(np.hstack(values))
 
-    def _news(self, part: Any, source: str) -> list[tuple[int, str]]:
-        """Return what is new in each column that is used; see `Column.news`."""
-        return [column.news(series) for column, series in self._columns_of(part, source)]
+    def _unseen(self, part: Any, source: str) -> list[tuple[int, str]]:
+        """Return what is new in each column that is used; see `Column.unseen`."""
+        return [column.unseen(series) for column, series in self._columns_of(part, source)]
 
-    def _warn_of_news(
+    def _warn_of_unseen(
         self, parts: Sequence[list[tuple[int, str]]], source: str, known: set[str]
     ) -> None:
-        """Warn about levels and missing values that training rows did not have; see `_news`.
+        """Warn about levels and missing values that training rows did not have; see `_unseen`.
 
         Columns in `known` are skipped, and those that the warning names are added to it.
         """

@@ -174,7 +174,7 @@ IN_PANDAS = {
 """Remedies for a data frame, by the patterns of remedies for a file."""
 
 
-def told(faults: Sequence[str], of_file: bool) -> Sequence[str]:
+def with_remedies(faults: Sequence[str], of_file: bool) -> Sequence[str]:
     """Return messages about columns, with remedies for a file or for a data frame."""
     for option, words in () if of_file else IN_PANDAS.items():
         faults = [re.sub(option, words, fault, flags=re.DOTALL) for fault in faults]
@@ -182,12 +182,12 @@ def told(faults: Sequence[str], of_file: bool) -> Sequence[str]:
 
 
 def refuse(faults: Sequence[str], source: str, of_file: bool = False) -> None:
-    """Raise a `DataError` that lists faults of columns, if there are any; see `told`."""
+    """Raise a `DataError` that lists faults of columns, if there are any; see `with_remedies`."""
     if faults:
         count = f"{len(faults)} columns" if len(faults) > 1 else "a column"
         raise DataError(
             f"{source} has {count} that cannot be used (rows counted from 0): "
-            + "; ".join(told(faults[:MAX_FAULTS], of_file))
+            + "; ".join(with_remedies(faults[:MAX_FAULTS], of_file))
         )
 
 

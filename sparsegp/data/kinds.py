@@ -57,7 +57,7 @@ MAX_LEVELS = 100_000
 WORDS, REPEATS = 6, 10
 """A column is free text if levels have at least `WORDS` words and fewer than `REPEATS` rows, on
 average."""
-UNLIKE, MANY = 0.9, "too many levels so far"
+UNLIKE, TOO_MANY = 0.9, "too many levels so far"
 """Levels per row above which a column is taken for names or row numbers; note on such a column."""
 DRAWN = 10_000
 """Number of rows drawn to compute medians."""
@@ -128,7 +128,7 @@ def study(
     many = sum(len(tally.levels) > CODED for tally in tallies.values())
     room = int(np.clip(min(COLUMNS, VALUES // n) // max(many, 1), CODED, INDICATED))
     columns = (_column(name, known[name], tallies[name], room) for name in known)
-    return tuple(replace(c, parts=(), note=MANY) if excess[c.name] else c for c in columns)
+    return tuple(replace(c, parts=(), note=TOO_MANY) if excess[c.name] else c for c in columns)
 
 
 def _kinds(frame: Frame, source: str, given: Mapping[str, str], scheduler: Any) -> dict[str, str]:

@@ -137,7 +137,7 @@ def _combined(parts: Iterable[Moments]) -> Moments:
     return int(n.sum()), low, high, origin[0], overall, squares, bool(whole.all())
 
 
-def resemblance(X: Any, scheduler: Any = None) -> float:
+def neighbour_correlation(X: Any, scheduler: Any = None) -> float:
     """Return the mean correlation of neighbouring columns that vary, in the first rows.
 
     Parameters

@@ -165,7 +165,7 @@ def prepare(
             logger.warning(said, train.source, MIN_IDS)
     n_given = count_original_rows(train)
     class_weight = getattr(settings, "class_weight", "")
-    if settings.heeds_weights:
+    if settings.supports_weights:
         n, has_weights = len(train.X), train.weights is not None or bool(class_weight)
         train = effective_rows(train, class_weight, scheduler, settings.is_regression)
         if (n_merged := n - len(train.X)) > MANY_COPIES * n and not has_weights:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.data import Scaling, Summary, resemblance
+from sparsegp.data import Scaling, Summary, neighbour_correlation
 from sparsegp.fit.prepare import Prepared
 from sparsegp.learning.plan import ALIKE, MAX_PLAIN, PIXELS, SPARSE_RATIO
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS
@@ -34,7 +34,7 @@ def unsuited(data: Prepared, settings: TrainSettings, scheduler: Any = None) -> 
     are_levels = summary.whole and summary.high.max() - summary.low.min() <= MOST_LEVEL
     if not alike or are_levels or summary.p < PIXELS:
         return False
-    return resemblance(rows.X, scheduler) >= ALIKE
+    return neighbour_correlation(rows.X, scheduler) >= ALIKE
 
 
 def scalings_to_try(data: Prepared, searches: bool) -> list[str]:

@@ -126,7 +126,7 @@ class Settings(Checked):
         return replace(self, kernel="; ".join(str(parse(text, columns)) for text in each))
 
     @property
-    def heeds_weights(self) -> bool:
+    def supports_weights(self) -> bool:
         """Whether the rows may have weights."""
         return False
 

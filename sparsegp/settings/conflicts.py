@@ -80,7 +80,7 @@ def _of_rows_and_columns(settings: "TrainSettings") -> Iterator[str]:
     for name in ("class_weight", "active_per_class"):
         if getattr(settings, name) and settings.is_regression:
             yield f"{name} is for classes, and a regression has none; leave it out"
-    if settings.class_weight and not settings.heeds_weights:
+    if settings.class_weight and not settings.supports_weights:
         yield "class_weight is for learn=none, got learn=evidence; leave one out"
 
 

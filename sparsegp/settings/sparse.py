@@ -215,7 +215,7 @@ class TrainSettings(Settings):
         return next(with_a_search(self), "")
 
     @property
-    def heeds_weights(self) -> bool:
+    def supports_weights(self) -> bool:
         """Whether the rows may have weights."""
         return self.learn == "none" or self.is_regression
 

@@ -6,7 +6,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from sparsegp.data import Table, resemblance, summarise
+from sparsegp.data import Table, neighbour_correlation, summarise
 from sparsegp.data import summary as summary_module
 from sparsegp.errors import DataError
 
@@ -81,5 +81,7 @@ def test_resemblance_is_the_mean_correlation_of_neighbours():
     X[:, 3] = 7.0
     correlation = np.corrcoef(X[:1000, :3], rowvar=False)
     expected = (correlation[0, 1] + correlation[1, 2]) / 2
-    assert resemblance(da.from_array(X, chunks=(170, 5))) == pytest.approx(expected, rel=1e-12)
-    assert resemblance(da.ones((9, 4))) == 0.0
+    assert neighbour_correlation(da.from_array(X, chunks=(170, 5))) == pytest.approx(
+        expected, rel=1e-12
+    )
+    assert neighbour_correlation(da.ones((9, 4))) == 0.0

@@ -25,7 +25,7 @@ CHANCE = 0.01
 HEAD, SNIFFED, COMPARED = 1 << 20, 20, 1000
 """Numbers of characters examined, of rows for the delimiter, and of rows for all else."""
 DELIMITERS, SPACE = ";\t,|", " "
-SPELT = {"\\t": "\t", "tab": "\t", "space": SPACE}
+DELIMITER_NAMES = {"\\t": "\t", "tab": "\t", "space": SPACE}
 """Delimiters that are detected, in order of preference, before white space; names for some."""
 MIN_STEPS = 10
 """Minimum number of columns of a scale whose steps, such as wavelengths, are column names."""
@@ -121,7 +121,7 @@ def layout_of(name: str, columns: Columns) -> Layout:
     has_one_name = columns.named_in([head.split("\n", maxsplit=1)[0].strip()])
     is_one = columns.n_features == 1 and not {*columns.known_kinds.values()} <= {*NUMBERS}
     delimiter = columns.delimiter or marked or _delimiter(head, cut, name, has_one_name, is_one)
-    delimiter = SPELT.get(delimiter, delimiter)
+    delimiter = DELIMITER_NAMES.get(delimiter, delimiter)
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise DataError(f"`delimiter` must be one character, got {quoted(delimiter)}")
     rows = _head_rows(head, cut, delimiter, name, COMPARED)
@@ -180,7 +180,7 @@ def _refuse_comment(head: str, cut: bool, delimiter: str | None, where: str) -> 
     """
     first, *lines = islice(io.StringIO(head, newline=None), COMPARED)
     rest = "".join(dropwhile(lambda line: line.startswith(COMMENT), lines))
-    mark = SPELT.get(delimiter or "", delimiter) or _delimiter(rest, cut, where)
+    mark = DELIMITER_NAMES.get(delimiter or "", delimiter) or _delimiter(rest, cut, where)
     rows = _head_rows(first + rest, False, mark, where, 2)
     if len({len(row) for row in rows}) == 2:
         raise DataError(

@@ -94,7 +94,7 @@ class Marks:
                 named = given_as(name, "category")
                 logger.warning(said, self.called, shlex.quote(name), named)
 
-    def without_groups(self, words: Words, place: int, kind: str) -> Words:
+    def without_thousands(self, words: Words, place: int, kind: str) -> Words:
         """Return numbers without commas, if these delimit fields and also separate thousands.
 
         They do unless another column has decimal commas. Numbers with a unit keep them, and get a

@@ -201,7 +201,7 @@ class Text:
             known = self.columns.n_features is not None  # by a model, whose columns are numbers
             if decimal == "," and kind in {*NUMBERS, *([""] if known else [])}:
                 self._require_no_point(texts, codes, words)
-            words = self.marks.without_groups(words, texts.name, kind)
+            words = self.marks.without_thousands(words, texts.name, kind)
             is_text = kind in {"category", "date", UNTYPED}
             if not is_text and all(word is None or is_number(word) for word in words):
                 values = [float((word or "nan").replace(",", ".")) for word in words]
