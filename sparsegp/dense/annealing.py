@@ -1,18 +1,18 @@
 """Annealed importance sampling: the marginal likelihood without a Gaussian approximation.
 
-A run draws latent values from a Gaussian q with known integral, and moves them through the
-densities q(u) (p(u) p(y|u) / q(u))^b for b from 0 to 1; the mean over runs of
+A run draws latent values from a normalised Gaussian q, and moves them through the densities
+q(u) (p(u) p(y|u) / q(u))^b for b from 0 to 1; the mean over runs of
 
     exp(sum (b_t - b_(t-1)) log r(u_(t-1)))        r(u) = p(u) p(y|u) / q(u)
 
 is the marginal likelihood (Neal 2001). With the prior as q this is the reference method of Kuss &
 Rasmussen (2005) and Rasmussen & Williams (2006, figure 3.12), also with b_t = (t / T)^4. If the
-prior is wide and the labels are informative, it needs very many temperatures. If q is the posterior
-of a dense method, q(u) = p(u) prod s_i(u_i) / Z_q, then r is Z_q prod p(y_i|u_i) / s_i(u_i), a
+prior is wide and the labels are informative, this needs very many temperatures. If q is a dense
+method's posterior, q(u) = p(u) prod s_i(u_i) / Z_q, then r is Z_q prod p(y_i|u_i) / s_i(u_i), a
 product of functions of single rows that hardly varies. The estimate is unbiased for any q.
 
-The transitions are those of elliptical slice sampling (Murray, Adams & MacKay 2010) with q in place
-of the prior: there is nothing to tune, and every transition moves. Random numbers are keyed by the
+The transitions are elliptical slice sampling steps (Murray, Adams & MacKay 2010) with q in place of
+the prior: there is nothing to tune, and every transition moves. Random numbers are keyed by the
 seed, the run and the temperature.
 """
 
@@ -44,7 +44,7 @@ class Bridge:
     problem : Problem
     component : Component, optional
         Posterior with a single mean, used as q; default: the prior. ``ep`` and ``softmax_ep`` give
-        the best ones; if the prior is wide, that of ``laplace`` can be worse than the prior.
+        the best q; if the prior is wide, the posterior of ``laplace`` can be worse than the prior.
 
     Raises
     ------
@@ -72,11 +72,11 @@ class Bridge:
             self.log_integral = 0.5 * (square - self._sites.log_det)
 
     def generator(self, number: int, t: int) -> np.random.Generator:
-        """Return the random number generator of a run at a temperature."""
+        """Return the random number generator for a run at a temperature."""
         return np.random.default_rng([self.problem.seed, KEY, number, t])
 
     def deviation(self, rng: np.random.Generator) -> Doubles:
-        """Return a draw of q minus the mean, (n, R)."""
+        """Return a draw from q minus its mean, (n, R)."""
         shape, lower, upper = self.mean.shape, self._factors, self._factors.swapaxes(1, 2)
         prior = times(lower, rng.standard_normal(shape))
         if self._sites is None:
@@ -107,8 +107,8 @@ class LogMarginal:
     error : float
         Standard error, to first order.
     effective_runs : float
-        (sum w)^2 / sum w^2 of the weights; near one, a single run dominates, so do not trust
-        `error`.
+        (sum w)^2 / sum w^2 for the weights; if it is near one, a single run dominates, and `error`
+        is unreliable.
     log_weights : Doubles (runs,)
     """
 
@@ -141,7 +141,7 @@ def log_marginal(bridge: Bridge, runs: int = 8, temperatures: int = 2000) -> Log
     Raises
     ------
     SettingsError
-        If either is too small.
+        If either number is too small.
     """
     if runs < 2 or temperatures < 1:
         raise SettingsError(

@@ -39,7 +39,7 @@ class Problem:
     kernels: Sequence[Kernel]  # C kernels: one for all latent values, or one each
     likelihood: Likelihood
     n_latent: int  # R, the number of latent values per row
-    seed: int = 0  # of all random numbers
+    seed: int = 0  # seed of all random numbers
     learns_likelihood: bool = False  # whether the likelihood's parameters are learnt as well
 
     def covariances(self) -> Doubles:
@@ -75,12 +75,12 @@ class Problem:
         return replace(self, kernels=kernels, likelihood=self.likelihood if fixed else likelihood)
 
     def pull_back(self, parts: Iterable[tuple[int, Doubles]]) -> Doubles:
-        """Return the gradient of a function of the covariances in the kernel parameters, (q,).
+        """Return the gradient in the kernel parameters, (q,), of a function of the covariances.
 
         Parameters
         ----------
         parts : iterable of (int, Doubles (n, n))
-            Indices of latent values, and summands of the gradient in their prior covariances.
+            Indices of latent values, and terms of the gradient in their prior covariances.
         """
         weights = np.zeros((len(self.kernels), len(self.x), len(self.x)))
         for r, part in parts:
@@ -100,7 +100,7 @@ class LogEvidence:
 
     value: float  # in nats
     gradient: Doubles  # with respect to `Problem.parameters`, (q,)
-    near: NDArray[Any]  # result of the search for the posterior, a start for nearby parameters
+    near: NDArray[Any]  # result of the search for the posterior; starting point for nearby ones
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Fit:
 
     components: Sequence[Component]  # of the posterior, a mixture with equal weights
     log_evidence: float = float("nan")  # in nats; nan if the method has none
-    trace: Sequence[Mapping[str, float]] = ()  # plain numbers about each step
+    trace: Sequence[Mapping[str, float]] = ()  # plain numbers for each step
     report: Mapping[str, Any] = field(default_factory=dict)  # diagnostics, as plain JSON
 
 
@@ -117,7 +117,7 @@ class Fit:
 class Status:
     """Progress of an iteration: steps done, their total (0 if unknown), and numbers to show.
 
-    Once it is finished there is nothing left to do, and so nothing to save.
+    A finished iteration has nothing left to do, and so nothing to save.
     """
 
     done: int
@@ -135,19 +135,19 @@ function(shared, task) in the order of the tasks."""
 class Session:
     """Environment of an iteration."""
 
-    # arrays of a saved state (state.py) to resume from; or empty
+    # arrays of a saved state to resume from (state.py), or empty
     former: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     # called after every step; may save the state (state.py), and may raise Interrupted
     report: Callable[[Status, Any], None] = lambda status, state: None
-    # runs independent parts of a step, in parallel if possible; by default one after the other
+    # runs independent parts of a step, in parallel if possible; by default one after another
     run_tasks: RunTasks = lambda function, shared, tasks: [function(shared, each) for each in tasks]
 
 
 class Iterative(ABC, Generic[P]):
-    """An iteration from a problem P, over states, which are dataclasses `State`, to a `Fit`.
+    """An iteration from a problem P, through states of a dataclass `State`, to a `Fit`.
 
     Subclasses define the initial state, a step, the progress of a state, and the result of the last
-    one. The report of the session shows the progress and saves the states.
+    state. The session's `report` shows the progress and saves the states.
     """
 
     State: ClassVar[type[Any]]
@@ -168,7 +168,7 @@ class Iterative(ABC, Generic[P]):
         return state
 
     def status(self, state: Any) -> Status:
-        """Return the progress of a state; a method without steps is finished at the start."""
+        """Return the progress of a state; by default there are no steps, and it is finished."""
         return Status(1, 1, finished=True)
 
     @abstractmethod
@@ -190,7 +190,7 @@ class Iterative(ABC, Generic[P]):
         return self.finish(problem, self.iterate(problem, state, session), session.run_tasks)
 
     def iterate(self, problem: P, state: Any, session: Session) -> Any:
-        """Make and report steps until the state is finished, and return it."""
+        """Make and report steps until the state is finished, and return that state."""
         while not self.status(state).finished:
             state = self.step(problem, state, session.run_tasks)
             session.report(self.status(state), state)
@@ -206,9 +206,9 @@ class Method(Checked, Member, Iterative[Problem]):
 
     family: ClassVar[Registry[Any]] = METHODS
     likelihoods: ClassVar[tuple[str, ...]] = ()
-    """Names of the supported ones; the first that suits the number of classes is the default."""
+    """Names of supported likelihoods; the first that suits the number of classes is the default."""
 
-    def __str__(self) -> str:  # `parse_method` reads it; it is part of reports
+    def __str__(self) -> str:  # read by `parse_method`, and part of reports
         pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
         options = ", ".join(f"{name}={value!r}" for name, value, at in pairs if value != at)
         return f"{self.name}({options})" if options else self.name
@@ -219,7 +219,7 @@ class Method(Checked, Member, Iterative[Problem]):
         Raises
         ------
         SettingsError
-            If the method has no gradient of it.
+            If the method does not compute this gradient.
         """
         if not self.has_evidence:
             having = [name for name in METHODS if METHODS[name]().has_evidence]
@@ -231,7 +231,7 @@ class Method(Checked, Member, Iterative[Problem]):
 
     @property
     def has_evidence(self) -> bool:
-        """Whether the method has an `evidence`, from which kernels can be learnt."""
+        """Whether the method has an `evidence`, by which kernels can be learnt."""
         return type(self).gradient is not Method.gradient
 
     @property
@@ -246,7 +246,7 @@ class Method(Checked, Member, Iterative[Problem]):
     def matrices(self, n_kernels: int, n_latent: int, likelihood: str = "") -> int:
         """Return the peak number of (n, n) matrices of doubles in memory.
 
-        `likelihood` is a name; if empty, that of the default likelihood.
+        `likelihood` is a name; the default likelihood if empty.
         """
         return 5 * n_kernels + 3
 
@@ -290,7 +290,7 @@ def likelihood_for(method: type[Method], n_classes: int, wanted: str = "") -> Li
         try:
             return _started(name, n_classes)
         except SettingsError as error:
-            refusals.append(str(error).partition(";")[0])  # without its advice
+            refusals.append(str(error).partition(";")[0])  # drops the advice
     own = _suited(method, n_classes)
     others = [name for name in METHODS if _suited(METHODS[name], n_classes)]
     advice = f"; use {'likelihood' if own else 'method'}={' or '.join(own or others)}"
@@ -298,7 +298,7 @@ def likelihood_for(method: type[Method], n_classes: int, wanted: str = "") -> Li
 
 
 def _started(text: str, n_classes: int) -> Likelihood:
-    """Return the likelihood of a text; raises a SettingsError if it does not suit the classes."""
+    """Return the likelihood of a text; raise a SettingsError if it does not suit the classes."""
     parsed = parse_likelihood(text)
     # dense methods need only the density of the softmax, which suits any number of classes
     return parsed.family() if parsed.family.name == "softmax" else parsed.start(n_classes)

@@ -7,11 +7,11 @@ from its cavity (the posterior without it) so that replacing the site by the row
 the mean and covariance of the posterior unchanged.
 
 A sequential sweep makes the updates of RW in blocks of rows: the columns of a block are updated
-after every site, all others at the end of the block in one product.
+after every site, all others in one product at the end of the block.
 
 With moments="laplace" a tilted density is expanded about its mode (CC section 3.2). The sites are
-then the expansions of the terms themselves, and the fixed point is the Laplace approximation of the
-whole posterior: the mode, the curvature there, and its log evidence.
+then second-order expansions of the terms themselves, and the fixed point is the Laplace
+approximation of the whole posterior: the mode, the curvature there, and its log evidence.
 """
 
 from abc import abstractmethod
@@ -30,7 +30,7 @@ from sparsegp.types import Doubles
 
 BLOCK = 32
 MAX_POINTS = 20_000
-"""Maximum number of points per row: 7 nodes for up to 6 classes."""
+"""Maximum number of points per row: enough for 7 nodes with up to 6 classes."""
 
 
 class Matching(Method):
@@ -42,7 +42,7 @@ class Matching(Method):
     ) -> tuple[Doubles, Doubles]:
         """Return log normalisers (m,) and sites (m, d, d + 1) that match terms under cavities.
 
-        A site is P with h as an additional column. The cavities are Gaussians of z, with means
+        A site is P with h as an additional column. The cavities are Gaussian in z, with means
         (m, d) and covariances (m, d, d).
         """
 
@@ -63,7 +63,7 @@ class Matching(Method):
         covariance of a part of z that enters the terms, but not the sites.
 
         Return the log normalisers with terms in place of sites, (m,); the sites that match their
-        moments; and the largest difference of posterior and tilted moments, in units of the
+        moments; and the largest difference between posterior and tilted moments, in units of the
         posterior scale.
         """
         column, P, h = mean[..., np.newaxis], sites[..., :-1], sites[..., -1:]
@@ -90,7 +90,7 @@ class Matching(Method):
 
 @dataclass(frozen=True)
 class SitesState:
-    """Sites (n, d, d + 1), and for each sweep the largest difference of moments and log evidence.
+    """Sites (n, d, d + 1), and for each sweep its largest moment difference and the log evidence.
 
     Sequential sweeps give no log evidence.
     """
@@ -101,7 +101,7 @@ class SitesState:
 
 
 class Propagation(Matching):
-    """Expectation propagation; subclasses declare these as fields, in their own order."""
+    """Expectation propagation; subclasses declare the annotations as fields, in their own order."""
 
     State: ClassVar[type] = SitesState
 
@@ -112,7 +112,7 @@ class Propagation(Matching):
     """Advice in the message about non-convergence."""
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> SitesState:
-        """Return sites of zero, or those for nearby parameters; see `Method`."""
+        """Return zero sites, or those found for nearby parameters; see `Method`."""
         d = max(problem.n_latent - 1, 1)
         none = np.zeros((len(problem.x), d, d + 1))
         return SitesState(none if near is None or near.shape != none.shape else near)
@@ -126,7 +126,7 @@ class Propagation(Matching):
     def evaluate_sites(
         self, problem: Problem, sites: Doubles
     ) -> tuple[SitePosterior, float, Doubles, float]:
-        """Return posterior, log evidence (RW eq. 3.65), matching sites, and the difference."""
+        """Return posterior, log evidence (RW eq. 3.65), matching sites and moment difference."""
         posterior = self.posterior(problem, sites)
         moments = posterior.mean, posterior.covariance
         log_z, found, difference = self.tilted(problem, slice(None), *moments, sites)
@@ -163,8 +163,8 @@ class Propagation(Matching):
     def gradient(self, problem: Problem, state: SitesState) -> LogEvidence:
         """Return the log marginal likelihood and its gradient; see `Method`.
 
-        At the fixed point it is stationary in the sites, so that only the explicit dependence on
-        the prior covariance counts (RW eq. 5.27; Seeger 2005).
+        At the fixed point it is stationary in the sites, so only the explicit dependence on the
+        prior covariance counts (RW eq. 5.27; Seeger 2005).
         """
         posterior, log_evidence, _, _ = self.evaluate_sites(problem, state.sites)
         return LogEvidence(log_evidence, problem.pull_back(posterior.pull_back()), state.sites)
@@ -182,8 +182,8 @@ class EP(Propagation, name="ep"):
     damping : float
         Step of a site towards its new parameters, as a fraction, up to 1.
     tolerance : float
-        Largest difference of the means, in standard deviations, and of the variances, relative,
-        between marginal and tilted distributions at the end.
+        Largest difference at the end between marginal and tilted distributions: of the means in
+        standard deviations, and of the variances relative to the marginal ones.
     max_sweeps : int
     """
 
@@ -212,7 +212,7 @@ class EP(Propagation, name="ep"):
 
             S <- S - c s s'     m <- m + (d_nu - d_tau m_i) / (1 + d_tau S_ii) s     (RW eq. 3.70)
 
-        where c = d_tau / (1 + d_tau S_ii). The difference is the largest one of the sweep.
+        where c = d_tau / (1 + d_tau S_ii). The largest difference of the sweep is recorded.
         """
         if self.schedule == "parallel" or len(state.differences) >= self.max_sweeps:
             return super().step(problem, state, run_tasks)
@@ -259,7 +259,7 @@ class SoftmaxMatching(Matching):
     Parameters
     ----------
     moments : str
-        ``quadrature`` or ``laplace``: the expansion of a tilted density about its mode.
+        ``quadrature`` or ``laplace``: expansion of tilted densities about their modes.
     n_nodes : int
         Nodes of the product rule along each of the R - 1 dimensions.
     """
@@ -270,7 +270,7 @@ class SoftmaxMatching(Matching):
     n_nodes: int = setting(7, least=3)
 
     def points(self, n_latent: int) -> int:
-        """Return the number of points per row; too many raise a SettingsError."""
+        """Return the number of points per row; raise a SettingsError if there are too many."""
         points = 1 if self.moments == "laplace" else int(self.n_nodes ** (n_latent - 1))
         if points > MAX_POINTS:
             raise SettingsError(
@@ -303,8 +303,8 @@ class SoftmaxEP(SoftmaxMatching, Propagation, name="softmax_ep"):
     damping : float
         Step of a site towards its new parameters in a sweep, as a fraction in (0, 1].
     tolerance : float
-        Largest difference of posterior and tilted moments at the end, in units of the posterior
-        scale of a row.
+        Largest difference between posterior and tilted moments at the end, in units of the
+        posterior scale of a row.
     max_sweeps : int
     """
 
@@ -325,7 +325,7 @@ class SoftmaxEP(SoftmaxMatching, Propagation, name="softmax_ep"):
         return replace(found, sites=state.sites) if self.status(found).finished else found
 
     def finish(self, problem: Problem, state: SitesState, run_tasks: Any) -> Fit:
-        """Return the posterior, one component of the form "full"; see `Method`."""
+        """Return the posterior as one component of the form "full"; see `Method`."""
         posterior = self.posterior(problem, state.sites)
         full, coefficients = posterior.full, posterior.coefficients[np.newaxis]
         rows = enumerate(zip(state.log_evidences, state.differences, strict=True))

@@ -12,7 +12,7 @@ from sparsegp.types import Doubles
 
 @dataclass(frozen=True)
 class Solved:
-    """Coefficients A^-1 y, (n,), A = K + s I; factored site precisions 1 / s; and log evidence."""
+    """Coefficients A^-1 y, (n,), with A = K + s I; factored site precisions 1 / s; log evidence."""
 
     coefficients: Doubles
     sites: Independent

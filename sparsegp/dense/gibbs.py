@@ -1,20 +1,20 @@
 """The Gibbs sampler for the multinomial probit and the probit (Girolami & Rogers 2006; GR below).
 
-As in variational inference each latent value m has a noisy copy y ~ N(m, 1). The label of a row is
+As in variational inference, each latent value m has a noisy copy y ~ N(m, 1). The label of a row is
 the index of its largest y, or the sign of y. A sweep draws (GR appendix D)
 
     optionally, kernel parameters given Y, with M integrated out, by a Metropolis step
-    M given Y: normal, covariances K (I + K)^-1 and means K (I + K)^-1 y
-    Y given M: normal, in the cones of the labels
+    M given Y: normal, with covariances K (I + K)^-1 and means K (I + K)^-1 y
+    Y given M: normal, truncated to the cones of the labels
 
 and, before M, moves Y in directions that the labels do not determine. A row's values can be shifted
 by a common number: with one kernel for all classes their mean is independent of the rest and is
 drawn from the prior. Without biases Y can be multiplied by g > 0, and y' (I + K)^-1 y g^2 is
-chi-squared with n R degrees of freedom (Liu & Sabatti 2000). Mixing is still slow if the variance
-of the kernel is large, since M moves by steps of the size of the noise. The report contains
-convergence diagnostics.
+chi-squared with n R degrees of freedom (Liu & Sabatti 2000). Mixing is still slow if the kernel
+variance is large, since the steps of M have the size of the noise. The report contains convergence
+diagnostics.
 
-Given Y a new latent value is Gaussian with mean k' (I + K)^-1 y: each draw kept is a component of
+Given Y a new latent value is Gaussian with mean k' (I + K)^-1 y: each kept draw is a component of
 the mixture used for predictions, and no new latent values need to be drawn.
 """
 
@@ -38,7 +38,7 @@ from sparsegp.types import Doubles
 
 KEY = 23
 SEGMENT = 200
-"""Sweeps of every chain in one step."""
+"""Number of sweeps of every chain in one step."""
 MONITORED = 100
 """Maximum number of rows, evenly spaced, whose latent means are used for the diagnostics."""
 FIRST_STEP = 0.1
@@ -53,18 +53,18 @@ class GibbsChain:
     y: Doubles  # (n, R)
     logs: Doubles  # log parameters of the kernels (q,)
     log_step: float = float(np.log(FIRST_STEP))  # logarithm of the scale of Metropolis steps
-    accepted: int = 0  # number of these that were accepted
+    accepted: int = 0  # number of Metropolis steps accepted
 
 
 @dataclass(frozen=True)
 class GibbsState:
-    """All chains after so many sweeps of each, and their kept draws."""
+    """All chains after `sweep` sweeps of each, and their kept draws."""
 
     sweep: int
     chains: tuple[GibbsChain, ...]
     weights: Doubles  # (I + K)^-1 y of the draws (chains, S, n, R)
-    logs: Doubles  # their log parameters of the kernels (chains, S, q)
-    spectrum: Any = field(default=None, metadata=UNSAVED)  # that of the kernels, if they are fixed
+    logs: Doubles  # log kernel parameters of the draws (chains, S, q)
+    spectrum: Any = field(default=None, metadata=UNSAVED)  # of the kernels, if they are fixed
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Gibbs(Method, name="gibbs"):
     Parameters
     ----------
     chains : int
-        Number of chains, started from draws of the prior and run in parallel.
+        Number of chains, started from prior draws and run in parallel.
     samples : int
         Number of draws kept from each chain.
     burn_in : int
@@ -82,13 +82,13 @@ class Gibbs(Method, name="gibbs"):
     thin : int
         Number of sweeps per draw kept.
     metropolis : bool
-        Whether the kernel parameters are drawn as well. Their logarithms have a normal prior about
-        the given ones. The step size is adapted during the burn-in.
+        Whether the kernel parameters are drawn as well. Their logarithms have a normal prior
+        centred on the given values. The step size is adapted during the burn-in.
     spread : float
         Standard deviation of that prior.
     particles : int
-        Particles in each estimate of the marginal likelihood, one per chain. With 0, or if kernel
-        parameters are drawn, there is no estimate.
+        Number of particles in each estimate of the marginal likelihood, of which there is one per
+        chain. With 0, or if kernel parameters are drawn, there is no estimate.
     """
 
     State: ClassVar[type] = GibbsState
@@ -133,15 +133,15 @@ class Gibbs(Method, name="gibbs"):
         return GibbsState(last, chains, every_weights, every_logs, spectrum)
 
     def status(self, state: GibbsState) -> Status:
-        """Return the progress; it is finished after the last sweep."""
+        """Return the progress, which is finished after the last sweep."""
         figures = {"accepted": _accepted(state)} if self.metropolis and state.sweep else {}
         return Status(state.sweep, self.sweeps, state.sweep == self.sweeps, figures)
 
     def finish(self, problem: Problem, state: GibbsState, run_tasks: RunTasks) -> Fit:
         """Return the posterior as a mixture of the draws, one component per distinct kernel.
 
-        The mean over the latent means of a row, which the labels do not determine, is subtracted
-        for the convergence diagnostics.
+        For the convergence diagnostics, the mean over the latent means of a row is subtracted, as
+        the labels do not determine it.
         """
         weights = state.weights.reshape(-1, *state.weights.shape[2:])
         each, which = np.unique(state.logs.reshape(len(weights), -1), axis=0, return_inverse=True)
@@ -193,7 +193,7 @@ def _advance(
 
 
 def _draw(problem: Problem, spectrum: Spectrum, y: Doubles, rng: Generator) -> Doubles:
-    """Move Y where labels leave it free, then draw M and Y, in the basis of the eigenvectors."""
+    """Move Y where the labels leave it free, then draw M and Y; in the basis of eigenvectors."""
     rotated = spectrum.to_eigenbasis(y)
     if y.shape[1] > 1 and len(problem.kernels) == 1:
         common = rng.standard_normal(len(y)) * np.sqrt((1.0 + spectrum.values[:, 0]) / y.shape[1])
@@ -238,7 +238,7 @@ def _accepted(state: GibbsState) -> float:
 
 
 def _worst(draws: Doubles) -> dict[str, float]:
-    """Return the worst convergence diagnostics over all quantities that have changed."""
+    """Return the worst convergence diagnostics over all quantities that change."""
     reduction, effective = r_hat(draws), effective_sample_size(draws)
     changed = np.isfinite(reduction) & np.isfinite(effective)
     if not changed.any():

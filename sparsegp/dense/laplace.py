@@ -32,7 +32,7 @@ from sparsegp.types import Doubles
 
 SETTLED = 1e-14
 """Predicted gain of a step, in nats, at which the mode counts as found: half the squared length of
-the step in units of the posterior."""
+the step in units of the posterior scale."""
 NEAR = 1e-6
 """Predicted gain, relative to the objective, up to which full steps need no line search."""
 SUFFICIENT = 1e-4
@@ -46,7 +46,7 @@ class LaplaceState:
     coefficients: Doubles  # a (n, R)
     height: float  # the objective there
     steps: int = 0  # number of steps made
-    # the `Precisions` P at the mode; None before it is found
+    # the `Precisions` P at the mode; None until it is found
     sites: Any = field(default=None, metadata=UNSAVED)
 
     @property
@@ -78,7 +78,7 @@ class Laplace(Method, name="laplace"):
         return max(climbs, key=lambda each: each.height)
 
     def step(self, problem: Problem, state: LaplaceState, run_tasks: Any) -> LaplaceState:
-        """Make a Newton step; one with a negligible gain is the last.
+        """Make a Newton step; a step with a negligible gain is the last.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Laplace(Method, name="laplace"):
         return LaplaceState(reached, _height(problem, reached), state.steps + 1)
 
     def status(self, state: LaplaceState) -> Status:
-        """Return the progress; it is finished at the mode."""
+        """Return the progress, which is finished at the mode."""
         return Status(state.steps, 0, state.sites is not None, {"height": state.height})
 
     def finish(self, problem: Problem, state: LaplaceState, run_tasks: Any) -> Fit:
@@ -154,7 +154,7 @@ def _height(problem: Problem, a: Doubles, latent: Doubles | None = None) -> floa
 
 
 def _length(height_at: Callable[[float], float], height: float, gain: float) -> float:
-    """Return the longest step length of 1, 1/2, 1/4, ... with a sufficient increase."""
+    """Return the largest step length among 1, 1/2, 1/4, ... with a sufficient increase."""
     for length in (0.5 ** np.arange(HALVINGS)).tolist():
         if height_at(length) >= height + SUFFICIENT * length * gain:
             return float(length)

@@ -1,8 +1,8 @@
 """Inference with kernels that are fixed, learnt by the evidence, or sampled.
 
 Learning maximises the marginal likelihood times a prior density of the parameters. Every evaluation
-is recorded; an interrupted optimisation replays its records and continues, with the same result to
-the last bit.
+is recorded; an interrupted optimisation replays its records and continues, with a bit-identical
+result.
 """
 
 from dataclasses import dataclass, field, replace
@@ -40,7 +40,7 @@ def infer(
     hyperprior : str
         Text of the prior densities of the parameters (learning/hyperpriors.py).
     steps : int
-        Maximum number of line searches; for "hmc" the draws per chain, and a bound on its burn-in.
+        Maximum number of line searches; for "hmc" the draws per chain, and a limit on its burn-in.
     session : Session, optional
 
     Raises
@@ -96,7 +96,7 @@ def maximise(
     problem : Problem
         Problem with the initial kernels.
     prior : Hyperprior
-        Prior of `Problem.parameters`.
+        Prior on `Problem.parameters`.
     session : Session, optional
     steps : int
         Maximum number of line searches.
@@ -136,7 +136,7 @@ def maximise(
         number = len(trace)
         if not np.array_equal(records.points[number : number + 1], [parameters]):
             for entries in (records.points, records.values, records.gradients):
-                del entries[number:]  # they are of another optimisation
+                del entries[number:]  # they belong to another optimisation
             evaluate(parameters)
         value, gradient = records.values[number], records.gradients[number]
         penalty, slope = prior(parameters)

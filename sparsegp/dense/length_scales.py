@@ -7,14 +7,14 @@ which then gives the mean of psi (eq. 4.5, 4.7, 4.8). If each class has its own 
 own draws and weights. Other kernel parameters are fixed.
 
 In eq. 4.5 the weight of a draw is N(m~ | 0, K_phi), which depends on the jitter if K_phi is
-numerically singular. Here it is that of the authors' programs (VBGP for MATLAB; vbmp for R, Lama &
-Girolami),
+numerically singular. Here the weight is that of the authors' programs (VBGP for MATLAB; vbmp for R,
+Lama & Girolami),
 
     exp(-m~' (I + K_phi)^-1 m~ / 2)
 
 without a determinant. With N(y~ | 0, I + K_phi) iterations would increase the bound on the
-evidence. But the bound is loose for short length scales, so that length scales would become too
-long and predictions worse.
+evidence. But this bound is loose for short length scales, so length scales would become too long
+and predictions worse.
 """
 
 import numpy as np
@@ -33,8 +33,8 @@ CHUNK = 32
 class LengthScales:
     """Positions of the length scales among the parameters of a problem.
 
-    `index` (q,) are indices in `Problem.parameters`, `owner` (q,) those of the kernels. Raises a
-    SettingsError if there are none.
+    `index` (q,) holds their indices in `Problem.parameters`, `owner` (q,) those of their kernels.
+    Raises a SettingsError if there are none.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -82,7 +82,7 @@ class LengthScales:
 
 
 def log_weights(shared: tuple[Problem, Doubles, bool], logs: Doubles) -> Doubles:
-    """Return the log weights of draws of parameters for each kernel, up to a constant, (S, C).
+    """Return the log weight of each draw of parameters for each kernel, (S, C), up to a constant.
 
     Parameters
     ----------

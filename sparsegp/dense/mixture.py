@@ -61,8 +61,8 @@ class Mixture:
 
     components: Sequence[Component]
     x: Doubles  # scaled inputs of the training rows, (n, p)
-    # whether probabilities are averaged over the latent posterior, or taken at its mean (the "MAP"
-    # predictions of RW section 3.4.2)
+    # whether probabilities are averaged over the latent posterior, or taken at its mean ("MAP"
+    # predictions, RW section 3.4.2)
     averaged: bool = True
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class Mixture:
         return np.asarray(log_sum_exp(np.array(terms)) - np.log(len(terms)))
 
     def _each(self, X: Doubles) -> Iterator[tuple[Likelihood, Doubles, Doubles]]:
-        """Yield each component's likelihood, means (S, m, R), covariance (m, R) or (m, R, R)."""
+        """Yield each component's likelihood, means (S, m, R), covariances (m, R) or (m, R, R)."""
         for component, sites in zip(self.components, self._sites, strict=True):
             kernels = component.kernels
             cross = covariances(kernels, self.x, X)

@@ -1,14 +1,14 @@
 """The sparse online Gaussian process, with the softmax (Csato & Opper 2002; CO below).
 
-Rows are processed one after the other, in random order. The site of a row is computed from the
-moments of its term under the posterior so far, and acts on the projection of its latent values on
+Rows are processed one after another, in random order. The site of a row is computed from the
+moments of its term under the posterior so far, and acts on the projection of its latent values onto
 the basis (CO eqs. 14-19: KL-optimal for a fixed basis). The first sweep is the online algorithm; in
-further sweeps a site is removed before it is recomputed, which is expectation propagation (Cseke &
+later sweeps a site is removed before it is recomputed, which is expectation propagation (Cseke &
 Csato 2005, section 3.2, as in the toolbox that they build on).
 
 In the same order, a row joins the basis if its prior variance given the basis so far exceeds
 `novelty` times its prior variance (CO eq. 21). As this does not depend on the labels, the basis is
-chosen before the first sweep, so that early rows are projected on all of it as well.
+chosen before the first sweep, so that early rows are projected onto all of it as well.
 
 With B the rows of the basis, L L' their prior covariance and phi_i = L^-1 k(B, x_i), the site of
 row i acts on phi_i' w, w ~ N(0, I), in place of its latent value: the prior covariance of the rows
@@ -32,7 +32,7 @@ KEY = 53
 
 
 class Projected(Precisions, name="projected"):
-    """Positive semidefinite precisions (n, R, R), each with a last row that marks the basis."""
+    """Positive semidefinite precisions (n, R, R), each with an extra row that marks the basis."""
 
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None:
         self.precision = precision[:, :-1]
@@ -46,11 +46,11 @@ class Projected(Precisions, name="projected"):
             "rbi,irs,sci->rbsc", self.features, self.precision, self.features, optimize=True
         )
         size = n_latent * len(self.basis)
-        # that of A = I + sum_i phi_i phi_i' (x) P_i (R b, R b), the posterior precision of w
+        # Cholesky factor of I + sum_i phi_i phi_i' (x) P_i (R b, R b), the posterior precision of w
         self.factor = lower_cholesky(np.eye(size) + inner.reshape(size, size), NAME)
 
     def _features(self, cross: Doubles) -> Doubles:
-        """Return phi, (R, b, m), from covariances (C, n, m) of the training rows with others."""
+        """Return phi, (R, b, m), given the covariances (C, n, m) of training rows with others."""
         pairs = zip(self.lower, cross[:, self.basis], strict=True)
         found = np.stack([solve_lower(lower, each) for lower, each in pairs])
         return broadcast_kernels(found, self.precision.shape[1])
@@ -61,7 +61,7 @@ class Projected(Precisions, name="projected"):
         return solve_factored(self.factor, right.reshape(-1, 1)).reshape(right.shape)
 
     def coefficients(self, mean: Doubles) -> Doubles:
-        """Return the coefficients (n, R) for a mean of w (R, b); zero except for the basis."""
+        """Return the coefficients (n, R) for a mean of w (R, b); zero outside the basis."""
         out = np.zeros((len(self.precision), len(mean)))
         for r, each in enumerate(mean):
             lower = self.lower[r % len(self.lower)]
@@ -82,7 +82,7 @@ class Projected(Precisions, name="projected"):
 
 
 def marked(blocks: Doubles, basis: Integers) -> Doubles:
-    """Append to blocks (n, R, R) a last row of ones for rows in the basis, (n, R + 1, R)."""
+    """Append a row to blocks (n, R, R), of ones for rows in the basis, else zeros."""
     n, n_latent, _ = blocks.shape
     marks = np.zeros((n, 1, n_latent))
     marks[basis] = 1.0
@@ -91,7 +91,7 @@ def marked(blocks: Doubles, basis: Integers) -> Doubles:
 
 @dataclass(frozen=True)
 class OnlineState:
-    """Basis (b,), sites (n, d, d + 1), and the largest difference of moments in each sweep."""
+    """Basis (b,), sites (n, d, d + 1), and the largest moment difference of each sweep."""
 
     basis: Integers
     sites: Doubles
@@ -112,8 +112,8 @@ class Online(SoftmaxMatching, name="online"):
     sweeps : int
         Maximum number of sweeps.
     tolerance : float
-        Largest difference of posterior and tilted moments in a sweep, in units of the posterior
-        scale, at which the sweeps end.
+        Largest difference between posterior and tilted moments in a sweep, in units of the
+        posterior scale, at which the sweeps end.
     """
 
     State: ClassVar[type] = OnlineState
@@ -158,7 +158,7 @@ class Online(SoftmaxMatching, name="online"):
         return OnlineState(state.basis, sites, (*state.differences, worst))
 
     def status(self, state: OnlineState) -> Status:
-        """Return the progress; it is finished when moments match, or after the last sweep."""
+        """Return the progress, which is finished when moments match or after the last sweep."""
         done, difference = len(state.differences), min(state.differences[-1:], default=np.inf)
         finished = done == self.sweeps or difference <= self.tolerance
         return Status(done, self.sweeps, finished, {"difference": difference})

@@ -6,13 +6,13 @@ y_k ~ N(m_k, v_k^2) in the cone of i, u = (y_i - m_i) / v_i has the log density,
     f(u) = -u^2 / 2 + sum_{j != i} log Phi((v_i u + m_i - m_j) / v_j)
 
 and given y_i the others are independent, each below y_i. As f'' <= -1, the parabola with second
-derivative -1 that is tangent at any point lies above f. This allows rejection sampling from a
-normal density of variance one. Tangent near the mode, it needs on average at most
-1 + sum_j (v_i / v_j)^2 proposals, mostly far fewer.
+derivative -1 that is tangent to f at any point lies above f. This allows rejection sampling with
+proposals from a normal density of variance one. With the tangent near the mode, this needs on
+average at most 1 + sum_j (v_i / v_j)^2 proposals, mostly far fewer.
 
 p(t) is the probability that noisy latent values Y ~ N(0, I + K) lie in the cones of their labels.
-Particles hold draws of the Y of the rows so far. Each is weighted by the probability of the next
-label given these, which is known, and then draws the next y in its cone (the simulator of Geweke,
+Particles hold draws of Y for the rows so far. Each is weighted by the probability of the next label
+given these, which is known, and then draws the next y in its cone (the simulator of Geweke,
 Hajivassiliou & Keane). Particles are resampled if few carry the weight. The estimate of p(t) is
 unbiased for any number of particles and any order of the rows. Its variance is lowest, by a factor
 of three in standard deviation, in the reverse order of a pivoted Cholesky factorisation: rows that
@@ -45,7 +45,7 @@ def draw_given_labels(
     problem : Problem
         Problem with a probit or multinomial probit likelihood.
     mean, scale : Doubles (n, R)
-        Means and standard deviations without the labels.
+        Means and standard deviations before conditioning on the labels.
     target : Integers (n,)
         Labels.
     rng : Generator
@@ -60,14 +60,14 @@ def draw_given_labels(
 def _below(bound: Doubles, rng: np.random.Generator) -> Doubles:
     """Draw standard normal values below bounds, of the same shape.
 
-    The distribution function is inverted in the log domain, which is accurate far in the tail.
+    The distribution function is inverted in the log domain, which is accurate far into the tail.
     """
     log_share = np.log1p(-rng.random(bound.shape))
     return np.minimum(ndtri_exp(log_share + log_ndtr(bound)), bound)
 
 
 def _cone(mean: Doubles, scale: Doubles, target: Integers, rng: np.random.Generator) -> Doubles:
-    """Draw values from N(mean, scale^2), (n, K), given the index of a row's largest, (n,)."""
+    """Draw values from N(mean, scale^2), (n, K), given the index of each row's largest, (n,)."""
     every = np.arange(len(mean))
     others = np.asarray(np.arange(mean.shape[1]) != target[:, np.newaxis])
     rival, spread = (some[others].reshape(len(mean), -1).T for some in (mean, scale))  # (K - 1, n)

@@ -1,4 +1,4 @@
-"""Gaussian sites of all rows, and the Gaussian posterior from prior and sites.
+"""Gaussian sites of all rows, and the Gaussian posterior given by prior and sites.
 
 Row i has the site exp(h_i' u_i - u_i' P_i u_i / 2) with a precision P_i over its R latent values.
 With K the block diagonal prior covariance of all latent values, the posterior covariance of the
@@ -6,9 +6,9 @@ latent values u* of a new row is
 
     k** - k*' V k*        V = (K + P^-1)^-1 = P^(1/2) (I + P^(1/2) K P^(1/2))^-1 P^(1/2)
 
-The cost of V depends on the form of P: n^3 per latent value if these are independent; the same for
-the softmax, where the rows of P_i sum to zero (Rasmussen & Williams 2006, eqs. 3.44-3.47; RW
-below); (n R)^3 in general.
+The cost of V depends on the form of P: n^3 per latent value if latent values are independent; the
+same for the softmax, where the rows of P_i sum to zero (Rasmussen & Williams 2006, eqs. 3.44-3.47;
+RW below); (n R)^3 in general.
 """
 
 from abc import ABC, abstractmethod
@@ -52,7 +52,7 @@ class Precisions(Member, ABC):
     def __init__(self, precision: Doubles, covariances: Doubles, n_latent: int) -> None: ...
 
     def weigh(self, right: Doubles) -> Doubles:
-        """Return P applied to (n, R); the default is for precisions (n, R, R)."""
+        """Return P applied to (n, R); the default assumes precisions (n, R, R)."""
         return np.asarray(np.einsum("irs,is->ir", self.precision, right))
 
     @abstractmethod
@@ -87,7 +87,7 @@ def broadcast_kernels(values: Doubles, n_latent: int) -> Doubles:
 
 
 def times(matrices: Doubles, right: Doubles) -> Doubles:
-    """Multiply C matrices (C, n, n) by their columns of (n, R); one matrix by all of them."""
+    """Multiply matrices (C, n, n) by the columns of (n, R): each by its own, or one by all."""
     if len(matrices) == 1:
         return np.asarray(matrices[0] @ right)
     return np.stack([some @ column for some, column in zip(matrices, right.T, strict=True)], axis=1)
@@ -201,7 +201,7 @@ class Full(Precisions, name="full"):
                 f"site precisions must be positive semidefinite, found an eigenvalue "
                 f"{values.min():g}; use a log-concave likelihood"
             )
-        rooted = vectors * np.sqrt(np.maximum(values, 0.0))[:, np.newaxis]  # clips rounding
+        rooted = vectors * np.sqrt(np.maximum(values, 0.0))[:, np.newaxis]  # clips rounding errors
         self.root = rooted @ vectors.transpose(0, 2, 1)
         every = broadcast_kernels(covariances, n_latent)
         inner = np.einsum("irs,sij,jst->irjt", self.root, every, self.root, optimize=True)
@@ -262,7 +262,7 @@ class SitePosterior:
 
     @cached_property
     def covariance(self) -> Doubles:
-        """Posterior covariance of the z of each row, (n, d, d)."""
+        """Posterior covariance of z for each row, (n, d, d)."""
         variances = np.diagonal(self.prior, axis1=1, axis2=2)
         inner = self.full.covariance(self.prior, variances)
         return np.asarray(self.basis.swapaxes(1, 2) @ inner @ self.basis)

@@ -1,10 +1,9 @@
 """Hybrid Monte Carlo over kernel parameters with a hyperprior.
 
 The target is the evidence of a dense method times the hyperprior (Williams & Barber 1998, section 3
-and appendix B; Neal 1997). Some of the draws are kept, evenly spaced; the method's posteriors for
-them are the components of a mixture, so that predictions are averaged over the parameters. The
-accuracy depends on that of the evidence: "exact" has no error, "ep" a small one, "laplace" a larger
-one.
+and appendix B; Neal 1997). Some draws are kept, evenly spaced; the method's posteriors for them are
+the components of a mixture, so that predictions are averaged over the parameters. The accuracy is
+that of the evidence: "exact" has no error, "ep" a small one, "laplace" a larger one.
 
 Chains run in parallel, `ROUND` steps at a time. Random numbers are keyed by the seed, the chain and
 the step, so results depend neither on where chains run nor on interruptions.
@@ -44,9 +43,9 @@ class Target:
         If the method has no evidence, or a parameter has no prior.
     """
 
-    method: Method  # one with an evidence
+    method: Method  # a method with an evidence
     problem: Problem  # with the kernels at which the first chain starts
-    prior: Hyperprior  # of all `Problem.parameters`: without one, the posterior may be improper
+    prior: Hyperprior  # on all `Problem.parameters`: without one, the posterior may be improper
 
     def __post_init__(self) -> None:
         if not self.method.has_evidence:
@@ -83,7 +82,7 @@ class SamplingState:
     accepted, and its size.
     """
 
-    chains: tuple[Chain, ...]  # none before the first step
+    chains: tuple[Chain, ...]  # empty before the first step
     positions: Doubles  # (chains, steps, q)
     figures: Doubles  # (chains, steps, 3)
 
@@ -119,7 +118,7 @@ class Schedule(Iterative[Target]):
         )
 
     def status(self, state: SamplingState) -> Status:
-        """Return the progress; it is finished after the last step."""
+        """Return the progress, which is finished after the last step."""
         done, latest = state.positions.shape[1], state.figures[:, -ROUND:]
         figures = {}
         if done:
@@ -141,7 +140,7 @@ class Schedule(Iterative[Target]):
             for c, rows in enumerate(state.figures.tolist())
             for k, row in enumerate(rows)
         ]
-        # a draw that occurs several times is fitted once, and is several components
+        # a draw that occurs several times is fitted once, and contributes as many components
         pooled = state.positions[:, self.burn_in :].reshape(-1, state.positions.shape[2])
         kept = (2 * np.arange(self.kept) + 1) * len(pooled) // (2 * self.kept)
         distinct, numbers = np.unique(pooled[kept], axis=0, return_inverse=True)
@@ -176,7 +175,7 @@ def kernel_prior(text: str, problem: Problem) -> Hyperprior:
 
 
 def _begin(target: Target, number: int) -> Chain:
-    """Return a chain before its first step; raises a NumericalError if the method fails there."""
+    """Return a chain before its first step; raise a NumericalError if the method fails there."""
     given = target.problem.parameters()
     shift = np.zeros_like(given)
     if number:

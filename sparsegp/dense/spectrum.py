@@ -2,7 +2,7 @@
 
 If latent values have noise of variance one (Girolami & Rogers 2006, section 3), inference needs
 products with K, K^(1/2) and (I + K)^-1, and log |I + K|. In the basis of the eigenvectors these
-matrices are diagonal, even if K is numerically singular.
+matrices are diagonal, and K may even be numerically singular.
 """
 
 from functools import cached_property

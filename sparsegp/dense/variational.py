@@ -1,23 +1,23 @@
 """Variational inference for the multinomial probit and the probit (Girolami & Rogers 2006; GR).
 
 Each latent value m has a noisy copy y ~ N(m, 1), and the label is the index of the largest y of a
-row (for the probit: the sign of y). With Q(Y) Q(M) in place of the posterior, and y~ the mean of Y,
-Q(M) is that of regression on y~: covariances K (I + K)^-1 and means m = K (I + K)^-1 y~ (eq. 4.1).
-The bound on the log marginal likelihood (appendix C) is then
+row (for the probit: the sign of y). With Q(Y) Q(M) approximating the posterior, and y~ the mean of
+Y, Q(M) is the posterior of regression on y~: covariances K (I + K)^-1 and means m = K (I + K)^-1 y~
+(eq. 4.1). The bound on the log marginal likelihood (appendix C) is then
 
     L = sum_n log Z_n(m_n) - sum_k [m_k' K_k^-1 m_k + log |I + K_k|] / 2
 
-once the traces are added up. The constant (1 - K) N log(2 pi) / 2 in the paper's last formula is
-an error: the last term of its (C.8) lacks a factor K.
+once the traces are combined. The constant (1 - K) N log(2 pi) / 2 in the paper's last formula is an
+error: the last term of its (C.8) lacks a factor K.
 
 The bound is concave in m. Its maximum is the fixed point m <- K (I + K)^-1 (m + p(m)) of eq. 4.6
 and 4.9, with p = d log Z / dm. Here that fixed-point iteration provides the metric of a
 quasi-Newton ascent, which reaches the same point in far fewer iterations. With v = K^(-1/2) m the
-bound is -|v|^2 / 2 plus a concave function, so a gradient g leaves at most |g|^2 / 2 nats to gain:
-this is the stopping criterion.
+bound is -|v|^2 / 2 plus a concave function, so with a gradient g at most |g|^2 / 2 nats remain to
+be gained: this is the stopping criterion.
 
 Length scales can be learnt by importance sampling (length_scales.py). Each iteration draws length
-scales and then climbs to the maximum or, as in the paper, makes a few updates of the means.
+scales and then climbs to the maximum or, as in the paper, updates the means a few times.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ from sparsegp.types import Doubles
 PATIENCE = 3
 """Number of iterations within which the bound must rise by `rise`."""
 STALLED = 1e-4
-"""Maximum gain, in nats, that may be left when rounding ends the ascent."""
+"""Maximum gain, in nats, that may remain when rounding ends the ascent."""
 
 
 class Bound:
@@ -50,7 +50,7 @@ class Bound:
         self.root = np.sqrt(self.spectrum.values)
 
     def __call__(self, v: Doubles) -> tuple[float, Doubles]:
-        """Return value and gradient."""
+        """Return the value and the gradient."""
         moments = self.moments(self.mean(v))
         value = float(moments.log_z.sum() - 0.5 * np.vdot(v, v)) - 0.5 * self.spectrum.log_det
         return value, self.root * self.spectrum.to_eigenbasis(moments.slope) - v
@@ -80,7 +80,7 @@ class Bound:
         site : Doubles (n, R)
             Initial y~.
         tolerance : float
-            Maximum gain that may be left, in nats.
+            Maximum gain that may remain, in nats.
         steps : int
             Maximum number of iterations. Their metric I + diag(l) bounds minus the Hessian.
 
@@ -126,18 +126,18 @@ class Variational(Method, name="variational"):
     steps : int
         Maximum number of iterations of one ascent.
     importance : int
-        Draws of the length scales in an iteration; with 0 the kernel is fixed.
+        Number of draws of the length scales in an iteration; with 0 the kernel is fixed.
     updates : int
         Updates of the means (GR eq. 4.3, 4.4 and 4.6) after each draw of length scales; with 0, an
         ascent to the maximum. With 1, as in GR, the first draws see means that are still small.
     rounds : int
         Maximum number of iterations of the importance sampling.
     rise : float
-        Nats per row. Once the bound has risen by as much above its initial value, the importance
-        sampling ends when three iterations together raise it by less. The criterion of GR (section
-        6.5), one percent of the bound, is about the same. With -1 all iterations are made.
+        In nats per row. Once the bound has risen by this much above its initial value, the
+        importance sampling ends when three iterations together raise it by less. GR's criterion
+        (section 6.5), one percent of the bound, is similar. With -1 all iterations are made.
     shape, rate : float
-        Parameters of the gamma prior of the rate of an inverse length scale; vague if small.
+        Parameters of the gamma prior on the rate of an inverse length scale; vague if small.
     """
 
     State: ClassVar[type] = VariationalState
@@ -158,14 +158,14 @@ class Variational(Method, name="variational"):
         return self.importance > 0
 
     def start(self, problem: Problem, near: NDArray[Any] | None = None) -> VariationalState:
-        """Return means of zero, or those from y~ for nearby parameters; see `Method`."""
+        """Return y~ of zero, or that for nearby parameters; see `Method`."""
         none = np.zeros((len(problem.x), problem.n_latent))
         return VariationalState(problem.parameters(), none if near is None else near, none)
 
     def step(
         self, problem: Problem, state: VariationalState, run_tasks: RunTasks
     ) -> VariationalState:
-        """Choose length scales, except in the first iteration, and climb or update the means."""
+        """Choose length scales, except in the first iteration, then climb or update the means."""
         scales, number = LengthScales(problem), len(state.rounds)
         logs, effective = state.logs, 0.0
         if number:
@@ -189,10 +189,10 @@ class Variational(Method, name="variational"):
         return VariationalState(logs, bound.site(point), bound.mean(point), rounds)
 
     def status(self, state: VariationalState) -> Status:
-        """Return the progress; it is finished after `rounds`, or if the bound rises too little.
+        """Return the progress, finished after `rounds` or once the bound rises too little.
 
         The latter does not apply while the kernel explains as little as the initial one: if all
-        rows are too distant, the draws have equal weights, and phi wanders until a relevant input
+        rows are too far apart, the draws have equal weights, and phi wanders until a relevant input
         is found.
         """
         if not self.importance or not state.rounds:
@@ -224,7 +224,7 @@ class Variational(Method, name="variational"):
         return Fit([component], ascent.value, trace, report)
 
     def gradient(self, problem: Problem, state: VariationalState) -> LogEvidence:
-        """Return the bound and its gradient, in K_k (c_k c_k' - (I + K_k)^-1) / 2 with m = K c."""
+        """Return the bound and its gradient: (c_k c_k' - (I + K_k)^-1) / 2 in K_k, with m = K c."""
         bound = Bound(problem)
         ascent, _ = bound.climb(state.site, self.tolerance, self.steps)
         site, spectrum = bound.site(ascent.point), bound.spectrum
@@ -241,5 +241,5 @@ class Variational(Method, name="variational"):
 
 
 def _rest(ascent: Ascent) -> float:
-    """Return the maximum gain, in nats, that may be left."""
+    """Return the maximum gain, in nats, that may remain."""
     return 0.5 * float(np.vdot(ascent.gradient, ascent.gradient))

@@ -1,6 +1,6 @@
 """The active set: the record of all inclusions, from which row blocks can be restored.
 
-Including the same batches again, and keeping the same candidates in between, reproduces the stub
+Repeating the same inclusions, and keeping the same candidates in between, reproduces the stub
 matrices, means and variances of all rows to the last bit. A checkpoint therefore stores none of
 them.
 """
@@ -23,7 +23,7 @@ S = TypeVar("S", bound=Inclusions | Pair)
 
 @dataclass(eq=False)
 class History(Generic[S]):
-    """Record of inclusions that brings row blocks to their current state."""
+    """Record of inclusions, from which row blocks reach their current state."""
 
     included: list[S] = field(default_factory=list)  # arguments of `include`, in order
     kept: list[Keep] = field(default_factory=list)  # arguments of `keep` in between, in order
@@ -33,17 +33,17 @@ class History(Generic[S]):
 
     @property
     def room(self) -> int:
-        """Number of inclusions at which candidates are dropped next; 0 at the start."""
+        """Number of inclusions at which candidates are next dropped; 0 at the start."""
         return self.kept[-1].room if self.kept else 0
 
     def recovery(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Return the messages that bring a new block to the current state."""
         steps: list[Keep | S] = [*self.kept, *self.included]
-        steps.sort(key=lambda step: step.start)  # of one start, `keep` comes first
+        steps.sort(key=lambda step: step.start)  # stable: `keep` comes before `include`
         return [("keep" if isinstance(step, Keep) else "include", (step,)) for step in steps]
 
     def kept_arrays(self) -> dict[str, NDArray[np.uint64]]:
-        """Return `kept` as a named array; an empty dict if it is empty."""
+        """Return `kept` as a named array; no array if it is empty."""
         words = [astuple(keep) for keep in self.kept]
         return {"kept": np.array(words, dtype=np.uint64)} if words else {}
 
@@ -77,7 +77,7 @@ class ActiveSet(History[Inclusions]):
 
     def sites(self, n_latent: int) -> tuple[Doubles, Doubles]:
         """Return means (d, R) and precisions (d, C) of the sites of the active rows."""
-        del n_latent  # the arrays have their shapes already
+        del n_latent  # needed by `PairSet.sites` only
         return self._joined("site"), self._joined("precision")
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -1,6 +1,6 @@
 """Row blocks with one active set for all processes.
 
-The recursion is that of tests/ivm/reference.py, for many rows and inclusions at a time.
+The recursion of tests/ivm/reference.py, for many rows and inclusions at a time.
 """
 
 from typing import Any
@@ -51,14 +51,14 @@ class RowBlock(Block):
     # -- inclusion ---------------------------------------------------------------------------------
 
     def propose(self, batch: Inclusions, pool: Integers) -> int:
-        """Return how many rows of the batch are in greedy order, judged by the rows of this block.
+        """Return how many rows of the batch are in greedy order, as far as this block can tell.
 
         Parameters
         ----------
         batch : Inclusions
             Chosen from the candidates `pool` only.
         pool : Integers (c,)
-            Rows that need no check.
+            Rows that need no check, since the driver compared them.
 
         Returns
         -------
@@ -84,7 +84,7 @@ class RowBlock(Block):
         mean = self.mean.reshape(self.n_tiles, self.width, self.mean.shape[1])
         variance = self.variance.reshape(self.n_tiles, self.width, len(columns))
         for c, panels in enumerate(self.stubs):
-            panel = panels[-1]  # no batch extends beyond it
+            panel = panels[-1]  # a batch never straddles panels
             first = batch.start - (self.room - panel.shape[1])
             own, step = slice(c * width, (c + 1) * width), batch.padded_rows(batch.step[c])
             for tiles in self._groups():
@@ -115,7 +115,7 @@ class RowBlock(Block):
         return found
 
     def _pending_columns(self, batch: Inclusions) -> list[Floats]:
-        """Return the stub columns of a batch; those of its proposal are reused."""
+        """Return the stub columns of a batch, reusing those computed when it was proposed."""
         pending, self._pending = self._pending, None
         if pending is not None:
             proposed, columns = pending
@@ -131,7 +131,7 @@ class RowBlock(Block):
     ) -> tuple[Integers, Doubles]:
         """Apply a batch, if any, and return the best candidates for the next one.
 
-        There are `n_active` active rows after the batch.
+        After the batch there are `n_active` active rows.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class RowBlock(Block):
         return self.rows[index], scores
 
     def gather(self, rows: Integers, scores: Doubles) -> Candidates:
-        """Return the data needed to include those of the rows that are in this block."""
+        """Return the data needed to include those rows that are in this block."""
         index = self._places(rows)
         x, score = self.X[self.rows[index] - self.first_row], scores[self._contains(rows)]
         stub = np.stack([self._stub_rows(index, c) for c in range(len(self.stubs))])
@@ -178,8 +178,8 @@ class RowBlock(Block):
     ) -> tuple[float, Doubles, Doubles] | None:
         """Return the sum of log Z at the means M^T c, and M p; None for held-out rows.
 
-        Log Z and p are multiplied by the row weights. The third result is the unweighted log Z of
-        the validation rows, empty if these count.
+        Log Z and its gradient p are multiplied by the row weights. The third result is the
+        unweighted log Z of the validation rows, empty if these count.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class RowBlock(Block):
         columns : int
             Number of leading rows of each tile that count; the third result uses all.
         value_unit, unit : float
-            Units to which the terms of the two sums are rounded.
+            Quanta to which the terms of the two sums are rounded.
         """
         self._require(n_active)
         if self.held_out:

@@ -15,7 +15,7 @@ from sparsegp.types import Doubles, Integers
 
 @dataclass(frozen=True)
 class Marginals:
-    """State of rows on which a criterion may depend."""
+    """The state of rows that a criterion may depend on."""
 
     rows: Integers  # row numbers in the whole data set (n,)
     target: Any  # class codes, or targets in a regression, (n,)
@@ -51,9 +51,9 @@ class Criterion(ABC):
 
     seed: int = 0  # of the random parts, if any
     static: ClassVar[bool] = False
-    """True if scores do not depend on the marginals."""
+    """Whether scores are independent of the marginals."""
     concave: ClassVar[bool] = False
-    """True if the score is -log Z, for which ivm/scores.py has bounds."""
+    """Whether the score is -log Z, for which ivm/scores.py has bounds."""
 
     @abstractmethod
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
@@ -61,7 +61,7 @@ class Criterion(ABC):
 
 
 def _mask_silent(scores: Any, rule: SiteRule, marginals: Marginals) -> Doubles:
-    """Return the scores, -inf for rows whose sites have too little precision."""
+    """Return the scores, but -inf for rows whose sites have too little precision."""
     if rule.threshold > 0.0:
         scores = np.where(rule.is_silent(marginals.sites(rule)), -np.inf, scores)
     return np.asarray(scores)
@@ -83,9 +83,9 @@ class Predictive(Criterion):
 
 
 class Change(Criterion):
-    """A change that the sites of a row would cause, summed over its latent values.
+    """A change that including a row would cause, summed over its latent values.
 
-    Scores are logarithms, as changes become small while scores are compared in a fixed unit.
+    Scores are logarithms, because changes become small while scores are compared in a fixed unit.
     """
 
     @abstractmethod
@@ -95,12 +95,12 @@ class Change(Criterion):
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
         """Return the log of the summed changes, (n,); -inf for rows that may not be included."""
         sites = marginals.sites(rule)
-        with np.errstate(divide="ignore"):  # rows without information
+        with np.errstate(divide="ignore"):  # rows that change nothing
             scores = np.log(self.changes(marginals, sites).sum(axis=1))
         return np.asarray(np.where(rule.is_silent(sites), -np.inf, scores))
 
     def scores_by_value(self, rule: SiteRule, marginals: Marginals) -> Doubles:
-        """Return scores per latent value, (n, R); -inf for those that may not be included."""
+        """Return the scores of each latent value, (n, R); -inf for those not to be included."""
         sites = marginals.sites(rule)
         with np.errstate(divide="ignore"):
             scores = np.log(self.changes(marginals, sites))
@@ -117,7 +117,7 @@ def _share(marginals: Marginals, sites: Sites) -> Doubles:
 class Information(Change):
     """Information gain D[Q' || Q] of the row's latent values (SLH eq. 5).
 
-    For each of them it is (-log(1 - x) - x + x step^2) / 2 with x = a nu = a / length^2.
+    For each value it is (-log(1 - x) - x + x step^2) / 2 with x = a nu = a / length^2.
     """
 
     def changes(self, marginals: Marginals, sites: Sites) -> Doubles:
@@ -131,7 +131,7 @@ class Entropy(Change):
     """Decrease of the differential entropy of the row's latent values.
 
     The criterion of Lawrence, Seeger & Herbrich (2003), SLH section 3.2: -log(1 - x) / 2 for each
-    of them, with x = a / length^2.
+    value, with x = a / length^2.
     """
 
     def changes(self, marginals: Marginals, sites: Sites) -> Doubles:
@@ -145,13 +145,13 @@ class Random(Criterion):
     """Random order, for comparison: a keyed hash of the row number, regardless of weights.
 
     Scores are uniform on [0, 2^39), in multiples of the unit in which ivm/scores.py compares them.
-    On [0, 1) many rows would tie, and the smaller row numbers would win.
+    On [0, 1) many rows would tie, which would favour small row numbers.
     """
 
     static: ClassVar[bool] = True
 
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
-        """Return scores that depend only on row number and seed, not on the block."""
+        """Return scores that depend only on the row number and the seed, not on the block."""
         key = np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0]
         words = mixed(marginals.rows.astype(np.uint64) ^ key) >> np.uint64(11)
         return _mask_silent(words.astype(np.float64) * 2.0**-14, rule, marginals)

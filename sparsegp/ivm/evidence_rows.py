@@ -1,9 +1,9 @@
 """Terms of the evidence criterion and its gradient for the rows of a block that are not active.
 
 The formulas are in learning/evidence.py. Rows are processed in pieces of fixed groups of tiles, so
-that the result does not depend on the partition into blocks. Small sums are sent to the driver per
-group; matrices are summed exactly (math/summation.py). Everything is float64: float32 would save a
-quarter of the time, at the cost of errors of a thousandth of a nat and more.
+that the result does not depend on the partition into blocks. Small sums are sent to the driver for
+each group; matrices are summed exactly (math/summation.py). Everything is float64: float32 would
+save a quarter of the time, but cause errors of a thousandth of a nat or more.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Process:
     beta: Doubles  # weights of the latent means (d,): h = M beta
 
     def weights(self, M: Doubles, rho: Doubles, E: Doubles) -> Doubles:
-        """Return the factor of dK_.I of some rows in eq. 14, with E1 = M root^T, (m, d)."""
+        """Return the factor of dK_.I in eq. 14 for some rows, (m, d), with E1 = M root^T."""
         weights = -2.0 * ((E[:, np.newaxis] * M) @ self.root.T)
         weights -= np.outer(rho, self.root @ self.beta)
         return np.asarray(weights)
@@ -44,10 +44,10 @@ class Process:
 class ProcessSums:
     """Sums over the counted rows of a block, for one process.
 
-    The gradients of -log Z in the kernel's parameters are those through K_JI and diag K_J alone.
+    `kernel` is the gradient of -log Z in the kernel's parameters through K_JI and diag K_J alone.
     """
 
-    kernel: Doubles  # these gradients, (groups, q)
+    kernel: Doubles  # (groups, q)
     square: LevelSum  # M^T E M (d, d), where E = -d log Z / da
     slope: LevelSum  # M^T rho (d,), where rho = d log Z / dh
 
@@ -82,12 +82,12 @@ def row_sums(
     group : int
         Rows in a group; blocks hold whole groups.
     processes : sequence of Process
-        One for each latent value.
+        One per latent value.
     likelihood : Likelihood
     spare : int
         All blocks together have at most 2^spare pieces.
     weights : Doubles (m,), optional
-        Factors of the log predictive probabilities.
+        Factors on the log predictive probabilities.
     """
     starts = range(0, len(X), group)
     sums = RowSums(

@@ -4,8 +4,8 @@ The features of a row are its stub column: with C = K_uu on the active rows and 
 stub matrix is M = L^-1 K_un, so any function in the span of the active rows is M^T c. No other
 matrix of that size is needed.
 
-In all functions `stub` is a sequence of M, (tiles, d, TILE) for each process, and `unit` is the
-number of tiles in a group. Groups are summed separately, and blocks hold whole groups.
+In all functions `stub` holds M, (tiles, d, TILE), for each process, and `unit` is the number of
+tiles in a group. Groups are summed separately, and blocks hold whole groups.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,12 +40,12 @@ def gram(
     for start in range(0, n_tiles, unit):
         dropped = ~counts[start * tile : (start + unit) * tile]
         for c, M in enumerate(stub):
-            flat = room[: d * len(dropped)].reshape(d, -1)  # the same memory for every group
+            flat = room[: d * len(dropped)].reshape(d, -1)  # memory reused by every group
             flat.reshape(d, -1, tile)[:] = M[start : start + unit].transpose(1, 0, 2)
             flat[:, dropped] = 0.0
             if weights is not None:
                 flat *= np.sqrt(weights[start * tile : (start + unit) * tile], dtype=flat.dtype)
-            for first in range(0, d, BLOCK):  # everything below the diagonal
+            for first in range(0, d, BLOCK):  # the lower triangle only
                 own = flat[first : first + BLOCK]
                 rows = total[c, first : first + BLOCK]
                 rows[:, :first] += snap(own @ flat[:first].T, quantum)

@@ -3,10 +3,10 @@
 For one-by-one selection (the paper's order) the driver looks ahead. It includes rows from a pool of
 the best candidates in greedy order as long as the pool is likely to hold the best row; then the
 blocks check that no row outside the pool would have been better (ivm/verify.py), and the batch is
-cut short where one would. The order is that of one row per round, but with large matrix products
-and few messages.
+cut short where one would have been. The order is the same as with one row per round, but with large
+matrix products and few messages.
 
-In panels, the driver takes those of the best candidates that differ most, without a check.
+For panels, the driver takes the most diverse of the best candidates, without a check.
 
 If stub entries are bounded, candidates are dropped between rounds (ivm/shrink.py).
 """
@@ -25,8 +25,8 @@ from sparsegp.ivm.shrink import Keep, Ranking
 from sparsegp.types import Doubles, Integers
 
 POOL_PER_SLOT = (4, 8)
-"""Pool size per row of lookahead, with few rows and from `MANY_ROWS` rows on: with many, a batch
-that is cut short wastes more time than additional scores."""
+"""Pool size per row of lookahead, below and from `MANY_ROWS` rows: with many rows, a batch that is
+cut short wastes more time than additional scores take."""
 MANY_ROWS = 32768
 """Number of rows from which the larger pool is used, and blocks consist of groups of tiles."""
 
@@ -43,7 +43,7 @@ class Blocks(Protocol):
 
 @dataclass(frozen=True)
 class Order:
-    """Order in which rows are included: one by one, or in panels of the best that differ most.
+    """Order in which rows are included: one by one, or in panels of the most diverse candidates.
 
     The active set does not depend on `lookahead`, the maximum number of one-by-one inclusions
     between two messages to the blocks.
@@ -67,7 +67,7 @@ class Order:
 
 
 def make_room(blocks: Blocks, settings: BlockSettings, active: History[Any]) -> int:
-    """Drop candidates if due; return the number of inclusions up to which the rest are kept.
+    """Drop candidates if due; return the number of inclusions up to which the rest stay.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Selection:
     scores; only those with silent sites (`SiteRule.is_silent`) are skipped.
     """
 
-    blocks: Blocks  # the runtime with the row blocks, all of them at the state of `active`
+    blocks: Blocks  # the runtime with the row blocks, all in the state given by `active`
     settings: BlockSettings
     order: Order
     active: ActiveSet  # empty, or restored from a checkpoint

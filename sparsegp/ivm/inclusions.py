@@ -1,13 +1,13 @@
 """Inclusions, in batches or pairs, which the driver sends to all row blocks and records.
 
-For process c (a kernel with its stub matrix) the included row i, the j-th of the active set, adds a
+For process c (a kernel with its stub matrix), including row i as the j-th of the active set adds a
 row to the lower triangular factor L,
 
     L[j, :j] = M[:, i]     L[j, j] = length = sqrt(1/pi + a_i)
 
 and a stub column mu = (k(X, x_i) - M^T M[:, i]) / length, along which the means change, h += mu
-step. Here pi, length and step are those of its site (likelihoods/sites.py; GR eq. 5.1-5.4 have
-pi = 1). In the notation of SLH appendix C.1 this L is Pi^(-1/2) L: Pi^(-1) + K_I = L L^T.
+step. Here pi, length and step belong to the site of row i (likelihoods/sites.py; pi = 1 in GR eq.
+5.1-5.4). In the notation of SLH appendix C.1 this L is Pi^(-1/2) L: Pi^(-1) + K_I = L L^T.
 """
 
 from dataclasses import dataclass, replace
@@ -20,24 +20,24 @@ from sparsegp.ivm.criteria import Marginals
 from sparsegp.types import Doubles, Floats, Integers
 
 COLUMNS = ("rows", "target", "x", "site", "precision", "score")
-"""Fields of a batch whose first axis is that of its rows."""
+"""Fields of a batch with its rows along the first axis."""
 
 
 @dataclass(frozen=True)
 class Inclusions:
-    """Batch of rows included one after the other.
+    """Batch of rows included one after another.
 
     Row blocks pad a batch to `slots` rows. Products thus have the same shapes, and the same
     rounding, whether or not the batch was cut short.
     """
 
     start: int  # number of active rows before the batch
-    slots: int  # number of rows of a batch that was not cut short
+    slots: int  # number of rows in a full batch
     rows: Integers  # row numbers in the whole data set, in order of inclusion, (q,)
     target: Any  # class codes, or targets in a regression, (q,)
     x: Floats  # scaled inputs (q, p)
     factor: Doubles  # new rows of L, one matrix per process, (C, q, start + q)
-    step: Doubles  # change of the R mean columns of a process along new stub columns (C, q, R)
+    step: Doubles  # change of a process's R latent means along the new stub columns (C, q, R)
     site: Doubles  # site means (q, K)
     precision: Doubles  # site precisions (q, C)
     score: Doubles  # at inclusion, in units of `ROUNDING_UNIT`, (q,)
@@ -72,7 +72,7 @@ class Inclusions:
 
 @dataclass(frozen=True)
 class Pair:
-    """Inclusion of a row in the active set of one process."""
+    """Inclusion of one row in the active set of one process."""
 
     start: int  # number of pairs before it
     process: int
@@ -103,7 +103,7 @@ class Candidates:
 
 def merge(parts: list[Candidates]) -> Candidates:
     """Merge the candidates of several blocks, best first; ties go to the smaller row number."""
-    parts = [p for p in parts if len(p.score)] or parts[:1]  # held-out rows have no weights
+    parts = [p for p in parts if len(p.score)] or parts[:1]  # held-out blocks lack weights
     marginals = Marginals.joined([part.marginals for part in parts])
     score, x = (np.concatenate([getattr(p, name) for p in parts]) for name in ("score", "x"))
     order = np.lexsort((marginals.rows, -score))

@@ -1,10 +1,11 @@
 """Row blocks and rounds with a separate active set for each latent value (SLH section 4.2).
 
-The processes are independent under the posterior, but share the likelihood. A round includes the
-best pair of a row j and a process c: j joins the active set I_c, and only process c changes.
+The processes are independent in the posterior, but share the likelihood. A round includes the best
+pair of a row j and a process c: j joins the active set I_c, and only process c changes.
 
-All processes have the same candidates J. If stub entries are bounded, rows are dropped from J by
-their best scores; a row that is active for one process can remain a candidate for the others.
+All processes have the same candidates J. If stub entries are bounded, rows are dropped from J
+according to their best score over processes; a row that is active for one process can remain a
+candidate for the others.
 """
 
 from collections.abc import Mapping
@@ -25,8 +26,7 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 PANEL = 64
 """Number of stub columns allocated at a time."""
-NARROW_PANEL = 16
-"""The same if stub entries are bounded, so that little memory is unused."""
+NARROW_PANEL = 16  # if stub entries are bounded, so that little memory is unused
 
 
 class PairBlock(Block):
@@ -79,14 +79,14 @@ class PairBlock(Block):
         return None if scores[j, c] == -np.inf else self._pair(open_[[j]], c, float(scores[j, c]))
 
     def _scores(self, index: Integers, marginals: Marginals) -> Doubles:
-        """Return the scores of rows for each process, -inf for pairs that are included."""
+        """Return the scores of rows for each process, -inf for pairs already included."""
         criterion, rule = self.settings.criterion, self.settings.rule
         assert isinstance(criterion, Change)  # checked by the settings
         scores = criterion.scores_by_value(rule, marginals)
         return np.where(self.open_pairs[index], scores, -np.inf)
 
     def _pair(self, index: Integers, c: int, score: float) -> Pair:
-        """Return the pair of a row of this block, by its index (1,), and process c."""
+        """Return the pair of process c and a row of this block, given by its index (1,)."""
         own, t = self._marginals().take(index), self.sizes[c]
         sites = own.sites(self.settings.rule)
         factor = np.empty(t + 1)
@@ -105,7 +105,7 @@ class PairBlock(Block):
         )
 
     def _evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
-        """Return the best score of each row, which decides what is kept (SLH section 4.2)."""
+        """Return the best score of each row, which decides whether it is kept (SLH section 4.2)."""
         return np.asarray(self._scores(index, marginals).max(axis=1))
 
     def _reindex(self, places: Integers) -> None:
@@ -116,7 +116,7 @@ class PairBlock(Block):
 
 
 COLUMNS = ("process", "target", "step", "site", "precision", "score")
-"""Fields of a pair that are single numbers, and saved unchanged."""
+"""Scalar fields of a pair, saved unchanged."""
 
 
 class PairSet(History[Pair]):
@@ -198,14 +198,14 @@ class PairSet(History[Pair]):
 class PairSelection:
     """Selection in rounds of one pair each."""
 
-    blocks: Blocks  # the runtime with the pair blocks, all of them at the state of `active`
+    blocks: Blocks  # the runtime with the pair blocks, all in the state given by `active`
     settings: BlockSettings
     active: PairSet  # empty, or restored from a checkpoint
     _offered: list[Pair | None] | None = field(default=None, init=False)
 
     def round(self, stop: int) -> bool:
         """Include the best pair; return whether there was one."""
-        del stop  # one more pair never exceeds it
+        del stop  # a round includes one pair, which cannot exceed it
         d = len(self.active)
         room = make_room(self.blocks, self.settings, self.active)
         offered = self._offered or self.blocks.map_blocks("advance", None, d)

@@ -1,7 +1,7 @@
 """A pool of candidates on the driver, from which a batch of inclusions is chosen.
 
 The pool holds the residual covariance of its rows, kernel minus stub product, so it can include
-rows one after the other, each with a site at the updated marginals, without messages to the row
+rows one after another, each with a site at the updated marginals, without messages to the row
 blocks.
 """
 
@@ -15,9 +15,9 @@ from sparsegp.ivm.rows import BlockSettings
 from sparsegp.ivm.scores import Scores
 
 ROUNDING = 8.0
-"""Rounding errors of latent variances, in units of the precision at the prior variance. A row is
-left out if its latent variance and that of its site, which is small for a row of large weight, are
-not larger together."""
+"""Rounding error of a latent variance, in units of machine epsilon times the prior variance. A row
+is left out unless its latent variance plus the variance of its site, which is small if the row has
+a large weight, exceeds this."""
 
 
 @dataclass(eq=False)
@@ -51,8 +51,8 @@ class Pool:
     def take_best(self, count: int) -> Inclusions:
         """Return a batch in one-by-one greedy order.
 
-        It ends early when the best remaining score is below the lowest initial score of the pool:
-        then a row outside the pool is likely to be better.
+        It ends early when the best remaining score falls below the lowest initial score of the
+        pool: a row outside the pool is then likely to be better.
         """
         open_ = np.ones(len(self.now.rows), dtype=bool)
         limit = self.candidates.score.min(initial=np.inf)
@@ -65,9 +65,9 @@ class Pool:
         return self._batch()
 
     def take_diverse(self, count: int) -> Inclusions:
-        """Return a batch of the rows that differ most, by pivoted Cholesky of their covariance.
+        """Return a batch of the most diverse rows, by pivoted Cholesky of their covariance.
 
-        Rows whose sites are silent once others of the batch are included are left out.
+        Rows whose sites become silent once others of the batch are included are left out.
         """
         residual = self.covariance.sum(axis=0)
         open_ = np.ones(len(residual), dtype=bool)
@@ -84,7 +84,7 @@ class Pool:
         return self._batch()
 
     def take_all(self) -> Inclusions:
-        """Return a batch of all candidates in order, except those with silent sites."""
+        """Return a batch of all candidates in order, except those whose sites are silent."""
         for index, score in enumerate(self.candidates.score.tolist()):
             self._include(index, score)
         return self._batch()

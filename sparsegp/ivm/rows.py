@@ -1,8 +1,8 @@
 """The rows of a block: inputs in tiles, labels, latent marginals, candidates and stub matrices.
 
 Rows are held in tiles of 256, counted from row 0 of the whole data set, and every matrix product is
-done tile by tile. The numbers in a tile therefore do not depend on the partition of the tiles into
-blocks, workers or threads: results are the same to the last bit.
+done tile by tile. The numbers in a tile therefore do not depend, to the last bit, on how tiles are
+divided into blocks, workers or threads.
 
 If stub entries are bounded, candidates are dropped during the selection (ivm/shrink.py), and the
 remaining rows are packed into tiles of 64.
@@ -29,7 +29,7 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 GROUP = 16
 """Number of tiles processed at a time, so that temporaries stay in cache."""
 NARROW = 64
-"""Rows in a tile of the stub matrices if these are bounded, so that little memory is unused."""
+"""Rows in a tile of bounded stub matrices, so that little memory is unused."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class BlockSettings:
     criterion: Criterion
     n_latent: int  # number of latent values per row
     capacity: int  # number of inclusions to provide memory for
-    lazy: bool = True  # whether to evaluate only those scores that can matter
+    lazy: bool = True  # whether to evaluate only scores that can matter
     unit: int = 1  # number of tiles in a group; groups are never divided between blocks
     # maps shape and dtype to a new array for inputs or stub matrices
     allocate: Callable[[tuple[int, ...], DTypeLike], NDArray[Any]] = np.zeros
     bound: Bound | None = None  # limit on stub entries
-    # numbers of the rows that may be included, ascending; None: all but the validation rows
+    # row numbers that may be included, ascending; None: all but the validation rows
     candidates: Integers | None = None
 
     @property
@@ -57,33 +57,33 @@ class BlockSettings:
 
 @dataclass(frozen=True)
 class MarginalMetrics:
-    """Metrics of the predictions of a block's labels from the current marginals."""
+    """Metrics of how well the current marginals predict a block's labels."""
 
-    rows: int  # whose marginals are up to date: those that have not been dropped
+    rows: int  # number of rows not dropped, whose marginals are up to date
     loss: float  # weighted sum of the likelihood's loss over these: errors or squared errors
     log_z: float  # sum of log predictive probabilities of labels; 0 unless the rows are held out
-    labelled: int  # rows whose label is a known class, over which `log_z` is summed
+    labelled: int  # number of rows whose label is a known class, over which `log_z` is summed
 
 
 class Block(ABC):
     """Block of consecutive rows and their state, which is determined by the inclusions so far.
 
-    Every call can be repeated: changes that were applied before are not applied again.
+    Calls are idempotent: changes that were applied before are not applied again.
 
     Parameters
     ----------
     settings : BlockSettings
     X : array (m, p)
-        Inputs: scaled and in the working precision, unless there is a transform.
+        Inputs, scaled and in the working precision unless there is a transform.
     target : array (m,)
         Class codes, -1 for a label not seen in training; or targets in a regression.
     first_row : int
         Row number of the first row in the whole data set, a multiple of `TILE`.
     validation : Booleans (m,) or None
-        Validation rows: never included, and in the all-data likelihood only on request. With None
-        all rows are held out: their marginals are updated, but they take no part in training.
+        Mask of the validation rows: never included, and in the all-data likelihood only on request.
+        None: all rows are held out; their marginals are updated, but they take no part in training.
     weights : Doubles (m,), optional
-        Factors of the log likelihoods of the rows.
+        Factors on the log likelihoods of the rows.
     transform : callable, optional
         Maps rows of X to scaled inputs in the working precision.
     """
@@ -114,9 +114,9 @@ class Block(ABC):
     def _begin(self) -> None:
         """Set the state before any inclusion, with all rows held.
 
-        `rows` (n_tiles * width,) are the numbers of the rows held, to which `target`, `weight`,
-        `mean` and `variance` belong; masks say which of them are `real`, not padding, and which are
-        `open`, candidates.
+        `rows` (n_tiles * width,) holds the numbers of the rows that `target`, `weight`, `mean` and
+        `variance` belong to; the masks `real` and `open` mark rows that are not padding, and
+        candidates.
         """
         settings, padded = self.settings, len(self.X)
         self.width = TILE if settings.bound is None else NARROW
@@ -132,21 +132,21 @@ class Block(ABC):
         self.mean = np.zeros((padded, settings.n_latent))
         diagonals = [kernel.diag(self.X) for kernel in settings.kernels]
         self.variance = np.stack(diagonals, axis=1).astype(np.float64)
-        # panels of stub columns (n_tiles, columns, width), and number of columns, of each process
+        # panels of stub columns (n_tiles, columns, width), and number of columns, per process
         self.stubs: list[list[Floats]] = [[] for _ in settings.kernels]
         self.sizes = [0] * len(settings.kernels)
-        self.n_active, self.room = 0, 0  # inclusions so far, and those there is room for
+        self.n_active, self.room = 0, 0  # inclusions made so far, and with room for
         self._ranking: tuple[int, Ranking] | None = None
 
     def restart(self, kernels: Sequence[Kernel], rule: SiteRule) -> None:
-        """Discard all inclusions, and take other kernels and another likelihood."""
+        """Discard all inclusions, and set other kernels and another likelihood."""
         self.settings = replace(self.settings, kernels=kernels, rule=rule)
         self._begin()
 
     # -- for the driver and the posteriors ---------------------------------------------------------
 
     def marginal_metrics(self) -> MarginalMetrics:
-        """Return the loss under the current marginals; for held-out rows log probabilities too."""
+        """Return the loss at the current marginals, and for held-out rows log probabilities."""
         rows, likelihood = self.real, self.settings.likelihood
         target, mean = self.target[rows], self.mean[rows]
         variance = np.maximum(self.variance[rows], 0.0)  # rounding can make it negative
@@ -164,7 +164,7 @@ class Block(ABC):
         return self.X[self.validation], self.labels[self.validation]
 
     def labelled_rows(self, rows: Integers | None = None) -> tuple[Floats, NDArray[Any]]:
-        """Return scaled inputs and targets of all rows, or of those with the given numbers."""
+        """Return the scaled inputs and targets of all rows, or of those with the given numbers."""
         places = np.arange(self.n_rows) if rows is None else rows - self.first_row
         places = places[(places >= 0) & (places < self.n_rows)]
         return self.X[places], self.labels[places]
@@ -174,7 +174,7 @@ class Block(ABC):
     ) -> RowSums | None:
         """Return the evidence terms of candidates that are not active; None for held-out rows.
 
-        Parameters are those of `evidence_rows.row_sums`.
+        See `evidence_rows.row_sums` for the parameters.
         """
         self._require(n_active)
         if self.held_out:
@@ -192,7 +192,7 @@ class Block(ABC):
     def array(self, name: str, process: int = 0) -> Floats:
         """Return `stub` (d, m) of one process, `mean` (m, R) or `variance` (m, C).
 
-        Dropped rows have NaN.
+        Entries of dropped rows are NaN.
         """
         kept = self.rows[self.real] - self.first_row
         if name == "stub":
@@ -214,7 +214,7 @@ class Block(ABC):
 
     @abstractmethod
     def _reindex(self, places: Integers) -> None:
-        """Rearrange any other state of the rows, which is taken from these places."""
+        """Take a subclass's own state of the rows from these places."""
 
     def _make_room(self, count: int) -> None:
         """Prepare for `count` more inclusions."""
@@ -276,7 +276,7 @@ class Block(ABC):
         return panel
 
     def _panels(self, process: int) -> Iterator[tuple[slice, Floats]]:
-        """Yield the panels of a process: the range of stub columns, and their entries."""
+        """Yield the panels of a process: the slice of stub columns, and their entries."""
         start = 0
         for panel in self.stubs[process]:
             stop = min(start + panel.shape[1], self.sizes[process])
@@ -305,7 +305,7 @@ class Block(ABC):
         return np.asarray(inside & (not self.held_out))
 
     def _places(self, rows: Integers) -> Integers:
-        """Return the indices of those rows that are in this block; none may have been dropped."""
+        """Return the indices of the rows that are in this block; none may have been dropped."""
         return np.searchsorted(self.rows, rows[self._contains(rows)])
 
     def _groups(self) -> Iterator[slice]:
@@ -327,7 +327,7 @@ def _tiled(
     """Return the scaled rows, padded with zeros to whole tiles."""
     dtype = X.dtype if transform is None else transform(X[:1]).dtype
     tiled: Floats = allocate((-(-len(X) // TILE) * TILE, X.shape[1]), dtype)
-    step = 4 * TILE  # small, because freed memory stays with the thread that freed it
+    step = 4 * TILE  # small, because each thread retains the memory that it frees
     for start in range(0, len(X), step):
         part = X[start : start + step]
         tiled[start : start + len(part)] = part if transform is None else transform(part)

@@ -1,4 +1,4 @@
-"""Lazy evaluation of scores, only where they can matter.
+"""Lazy evaluation of scores: only those that can matter.
 
 With x = m / sqrt(1 + t s), where t is the precision of the noise in the likelihood, log Z(x) is
 concave and its Hessian is at least -b I. So an evaluation (x0, log Z0, g0) bounds all later values
@@ -7,9 +7,9 @@ from below:
     log Z(x) >= log Z0 + g0.(x - x0) - b |x - x0|^2 / 2  =  c + w.x - b |x|^2 / 2
     w = g0 + b x0,    c = log Z0 - g0.x0 - b |x0|^2 / 2
 
-Rows that cannot win by this bound need no evaluation. (For the multinomial probit b is one: log Z
-is the log of a Gaussian measure of a shifted convex cone, and its Hessian -I plus the covariance of
-a truncated Gaussian.)
+Rows that cannot win according to this bound need no evaluation. (For the multinomial probit b is
+one: log Z is the log Gaussian measure of a shifted convex cone, and its Hessian is -I plus the
+covariance of a truncated Gaussian.)
 """
 
 from typing import Any
@@ -21,11 +21,11 @@ from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.types import Booleans, Doubles, Integers
 
 ROUNDING_UNIT = 2.0**-14
-"""Unit in which scores are compared. It is coarser than the rounding of float32 products, so that
-rows that tie in exact arithmetic also tie here, and the smaller row number decides."""
+"""Unit in which scores are compared: coarser than the rounding of float32 products, so that rows
+that tie in exact arithmetic also tie here, and the smaller row number wins."""
 
 SLACK = 2.0**-16
-"""Added to bounds, to allow for errors of quadrature and rounding."""
+"""Margin added to bounds for quadrature and rounding errors."""
 
 
 def quantise(scores: Doubles) -> Doubles:
@@ -45,7 +45,7 @@ class Scores:
     n_latent : int
     lazy : bool
         Whether to use the bounds, if criterion and likelihood have them; otherwise all rows are
-        evaluated every time. Only if the classes share the variance.
+        evaluated every time. Requires that the classes share the variance.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Scores:
             return np.full(len(marginals.rows), np.inf)
         linear = np.einsum("nk,nk->n", marginals.mean, self.slope)
         square = np.einsum("nk,nk->n", marginals.mean, marginals.mean)
-        # rounding leaves variances below zero; the pool leaves out such rows
+        # rounding can make variances negative; the pool leaves out such rows
         variance = np.maximum(marginals.variance[:, 0], 0.0)
         return marginals.weighted(self.bounds(self.offset, linear, square, variance))
 
@@ -97,7 +97,7 @@ class Scores:
         """Return the `count` best rows and their scores in units of `ROUNDING_UNIT`, best first.
 
         Rows are evaluated in the order of their bounds until no bound reaches the `count`-th best
-        score found; ties go to the smaller row.
+        score found; ties go to the smaller row number.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Scores:
                 worst = np.partition(found, len(found) - count)[len(found) - count]
                 keep = bounds >= worst - ROUNDING_UNIT
                 remaining, bounds = remaining[keep], bounds[keep]
-            size, following = following, 2 * following  # few steps, few needless evaluations
+            size, following = following, 2 * following  # keeps steps and needless evaluations few
         scores = quantise(found)
         order = np.lexsort((marginals.rows[index], -scores))[:count]
         order = order[scores[order] != -np.inf]  # NaN is reported by the pool

@@ -3,13 +3,13 @@
 With a bound B on stub entries the candidates J must satisfy |J| d <= B (SLH section 3.2). Every k
 inclusions J is reduced to the size m' that satisfies this for the next k inclusions. Active rows
 leave J first; if it is still larger, a fraction rho of m' is kept by score and the others are drawn
-at random from the rest. Dropped rows do not come back: to update them would cost as much as to have
-kept them.
+at random from the rest. Dropped rows do not come back: updating them would cost as much as keeping
+them.
 
 Which rows are kept must not depend on the partition into blocks. It is decided by three thresholds,
 which the driver computes from the scores of all candidates and any block can apply again. Random
 numbers break ties: otherwise a file sorted by class would lose its last classes at the start, when
-all scores are alike.
+all scores are equal.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ Words = NDArray[np.uint64]
 class Bound:
     """Limit on stub entries, and how candidates are thinned out."""
 
-    entries: int  # B, over the candidates of all blocks, if an inclusion makes one stub column
+    entries: int  # B, over the candidates of all blocks, with one stub column per inclusion
     every: int  # k, the number of inclusions between two thinnings
-    best: float  # rho, the fraction of the kept candidates that is kept by score
+    best: float  # rho, the fraction of the kept candidates that is chosen by score
 
     def room(self, n_active: int, capacity: int) -> int:
         """Return the number of active rows at the next thinning."""
@@ -42,7 +42,7 @@ class Bound:
         return self.entries // room
 
     def sizes(self, n_rows: int, capacity: int) -> list[tuple[int, int, int]]:
-        """Return for each thinning the active rows at it and at the next, and the candidates kept.
+        """Return, per thinning, the active rows at it and at the next, and the candidates kept.
 
         Initially all n rows are candidates.
         """
@@ -55,7 +55,7 @@ class Bound:
         return found
 
     def for_run(self, n_rows: int, capacity: int, n_columns: int) -> "Bound | None":
-        """Return the bound for inclusions of n stub columns; None if all rows can be kept.
+        """Return the bound for `n_columns` stub columns per inclusion; None if all rows fit.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Keep:
-    """A thinning: which candidates are kept, and for how long.
+    """A thinning: which candidates are kept, and until when.
 
     A row is kept if its score word exceeds `score`, or equals it and its random word is below
     `tie`, or its random word is below `other`. All candidates are kept if `score` is 0.
@@ -129,7 +129,7 @@ class Ranking:
         return np.asarray(self.best(keep.score, keep.tie) | (self.random < np.uint64(keep.other)))
 
     def thresholds(self, most: int, best: int) -> tuple[int, int, int]:
-        """Return score, tie and other of a `Keep` of `most` of these rows, `best` of them by score.
+        """Return score, tie and other of the `Keep` of `most` of these rows, `best` by score.
 
         There must be more than `most` rows.
         """
@@ -152,11 +152,11 @@ def ordered(scores: Doubles) -> Words:
 
 
 def pack(kept: Booleans, group: Integers, width: int) -> tuple[Integers, Booleans]:
-    """Return the places of the kept rows, padded to whole tiles, and a mask of those not padding.
+    """Return the places of the kept rows, padded to whole tiles, and a mask of the real ones.
 
     Rows move only within their group, and every group starts a new tile. The place of a row in its
-    tile, on which the rounding of some matrix products depends, is thus the same however groups
-    are divided between blocks.
+    tile, on which the rounding of some matrix products depends, is thus the same however groups are
+    divided between blocks.
 
     Parameters
     ----------

@@ -1,18 +1,18 @@
 """Check that a batch was chosen in the true greedy order.
 
-The driver chooses several rows from a small pool before the row blocks score theirs again. For the
-result to be that of one-by-one selection, no row outside the pool may score better than the j-th
-row of the batch at the moment when it was included. This file checks that for all moments at once.
+The driver chooses several rows from a small pool before the row blocks score theirs again. To match
+one-by-one selection, no row outside the pool may score better than the j-th row of the batch at the
+moment when that row was included. This file checks that for all moments at once.
 
-With the bound of ivm/scores.py, c + w.x - |x|^2 / 2 at x = h / sqrt(1 + a), only three numbers
-of a row change from moment to moment, and all three are running sums of the new stub columns mu_j:
+With the bound of ivm/scores.py, c + w.x - b |x|^2 / 2 at x = h / sqrt(1 + t a), only three numbers
+of a row change from moment to moment. All are running sums over the new stub columns mu_j:
 
     w.h      += mu_j (w.step_j)
     |h|^2    += 2 mu_j (h.step_j) + mu_j^2 |step_j|^2
     a        -= mu_j^2
 
 so a check costs a few products of width q instead of q passes over all classes. Rows that the bound
-does not rule out are evaluated exactly at the first such moment, which renews their bound.
+does not rule out are evaluated exactly at the first such moment, which renews their bounds.
 """
 
 from collections.abc import Sequence
@@ -103,7 +103,7 @@ def _marginals_at(batch: Inclusions, before: Marginals, mu: Doubles, j: int) -> 
 def _bounds(
     batch: Inclusions, before: Marginals, scores: Scores, index: Integers, mu: Doubles
 ) -> Doubles:
-    """Return upper bounds of the scores at every moment, (count, n); mu (count, n)."""
+    """Return upper bounds on the scores at every moment, (count, n); mu (count, n)."""
     step = batch.step[0]  # (count, K)
     slope, mean = scores.slope[index], before.mean
     gram = np.triu(step @ step.T, 1)

@@ -2,8 +2,8 @@
 
 To add a kernel, write one file with a frozen dataclass ``class Mine(Kernel, name="mine")`` whose
 fields are its parameters and which defines the abstract methods of `Kernel`, import it here, and
-add an instance with a second formula to the contract in ``tests/kernels/test_contract.py``. The
-name is then known to `parse`, the command line and the stores.
+add an instance with an independent formula to the contract in ``tests/kernels/test_contract.py``.
+The name is then known to `parse`, the command line and the stores.
 """
 
 from sparsegp.kernels.absolute import SEGMENTS as SEGMENTS

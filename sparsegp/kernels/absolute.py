@@ -1,8 +1,8 @@
 """Laplace-type kernels: functions of absolute column differences, rough along the axes.
 
-A covariance matrix takes n m p differences. A matrix product replaces those of columns with two
-values, such as those of the levels of a category (indicators.py): as these share a length scale,
-the text of the kernel alone says which columns to look at.
+A covariance matrix takes n m p differences. For columns with two values, such as the indicators of
+a category's levels, a matrix product replaces them (indicators.py). Such indicators share a length
+scale, so the length scales alone say which columns to try.
 """
 
 from abc import abstractmethod
@@ -33,7 +33,7 @@ ADDITIVE_SCALE = 3.0
 that are not constant."""
 
 FEW = 64
-"""Rows of the second input below which products are not worth it in blocks."""
+"""Minimum number of rows of the second input for which matrix products pay off in batches."""
 
 KNOTS = (-0.6745, 0.0, 0.6745)
 """Boundaries of the segments of a scaled column: quartiles of a standard normal distribution."""
@@ -46,8 +46,8 @@ class Absolute(ByColumn):
     With four length scales per column (piecewise input warping), f is applied to
     |w_j(x_j) - w_j(z_j)|, where w_j is continuous and has the slope 1 / l on each of the four
     segments between the quartiles of a normal distribution. Latent functions can then change fast
-    in one segment of a column and slowly in another, as trees place many thresholds where they are
-    needed. Input warping for Gaussian processes: Snoek, Swersky, Zemel & Adams (2014).
+    in one segment of a column and slowly in another, just as trees place many thresholds where they
+    are needed. Input warping for Gaussian processes: Snoek, Swersky, Zemel & Adams (2014).
     """
 
     is_rough: ClassVar[bool] = True
@@ -56,11 +56,11 @@ class Absolute(ByColumn):
 
     @abstractmethod
     def _abs_derivative(self, ratios: Floats, out: Floats | None = None) -> Floats | float:
-        """Return |f'|, elementwise, perhaps in `out`; zero at zero if it is unbounded there."""
+        """Return |f'|, elementwise, possibly in `out`; zero at zero if it is unbounded there."""
 
     @abstractmethod
     def _outer_abs_derivative(self, K: Floats, p: int) -> Floats | float:
-        """Return |g'|, (n, m) or a scalar, from the covariance matrix, for p columns."""
+        """Return |g'|, (n, m) or a scalar, from the covariance matrix K, for p columns."""
 
     def has_ard(self, n_features: int) -> bool:
         """Whether every column has its own length scale, or four of them."""
@@ -86,7 +86,7 @@ class Absolute(ByColumn):
         return 1.0, (deviations * rates) ** 2
 
     def _with_scale(self, scale: float) -> Self:
-        """Return the kernel with one length scale, 1 if it is 0."""
+        """Return the kernel with one length scale, 1 in place of 0."""
         return self.with_length_scales((round_to_six_digits(scale) if scale > 0 else 1.0,))
 
     def _sums(self, pair: Pair) -> Floats:
@@ -106,7 +106,7 @@ class Absolute(ByColumn):
             return sums
 
     def _shared(self, p: int) -> Booleans:
-        """Return whether the length scales of a column are those of one beside it, (p,)."""
+        """Return which columns share their own length scales with an adjacent column, (p,)."""
         equal = np.zeros(p + 1, bool)
         if len(self.scales) > 1:
             rates = self._rates(p)
@@ -114,12 +114,12 @@ class Absolute(ByColumn):
         return equal[1:] | equal[:-1]
 
     def _values_of_indicators(self, p: int, dtype: Any) -> Floats:
-        """Return `VALUES`, for a nonlinear f the first and the last, for each column, (v, p)."""
+        """Return `VALUES`, or their first and last if f is nonlinear, for each column, (v, p)."""
         values = VALUES if self._transform is None else VALUES[:: len(VALUES) - 1]
         return np.repeat(np.array(values, dtype)[:, np.newaxis], p, axis=1)
 
     def _warped_and_scales(self, X: Floats, Z: Floats) -> tuple[Floats, Floats, Doubles]:
-        """Return both inputs, warped if so wanted, and the scale of every column, (p,)."""
+        """Return both inputs, warped if the kernel is, and the scale of every column, (p,)."""
         p = X.shape[-1]
         if self._is_warped(p):
             return self._warped(X), self._warped(Z), np.ones(p)
@@ -156,7 +156,7 @@ class Absolute(ByColumn):
         return float(np.vdot(weights, K)), by_scale
 
     def _of(self, some: Booleans) -> Self:
-        """Return the kernel of some of the columns."""
+        """Return the kernel on some of the columns."""
         return self.with_length_scales(self.scales.reshape(len(some), -1)[some].ravel().tolist())
 
     def _by_column(self, X: Floats, Z: Floats, q: Doubles) -> Doubles:
@@ -206,7 +206,7 @@ class Exponential(Absolute):
 
     def _filled(self, variances: Doubles) -> Self:
         total = LAPLACE_SCALE * float((variances ** (self.exponent / 2)).sum())
-        with np.errstate(over="ignore"):  # infinite for tiny exponents, and then refused
+        with np.errstate(over="ignore"):  # infinite for tiny exponents, and then rejected
             return self._with_scale(float(np.float64(total) ** (1 / self.exponent)))
 
     def _matrix(self, pair: Pair) -> Floats:
@@ -224,8 +224,8 @@ class Laplace(Exponential, name="laplace"):
 
     .. math:: k(x, z) = \exp\left(-\sum_j |x_j - z_j| / l_j\right)
 
-    Latent functions are rough along the axes, like those of decision trees: the kernel is the limit
-    of that of Mondrian forests (Balog, Lakshminarayanan, Ghahramani, Roy & Teh 2016).
+    Latent functions are rough along the axes, like those of decision trees: this is the limit of
+    the Mondrian forest kernel (Balog, Lakshminarayanan, Ghahramani, Roy & Teh 2016).
     """
 
     exponent = 1.0  # not a field
@@ -300,7 +300,7 @@ class Additive(Absolute, name="additive"):
         return K
 
     def _transform(self, ratios: Floats) -> None:
-        self._abs_derivative(ratios, ratios)  # for an exponential the same as f
+        self._abs_derivative(ratios, ratios)  # |f'| = f for exp(-t)
 
     def _abs_derivative(self, ratios: Floats, out: Floats | None = None) -> Floats:
         out = np.negative(ratios, out=out)

@@ -90,7 +90,7 @@ class Combination(Kernel):
         return self._reduce(lambda kernel: kernel._diag(X))
 
     def _reduce(self, evaluate: Callable[[Kernel], Floats], in_place: bool = True) -> Floats:
-        """Combine the parts in one array, constants as a single number.
+        """Combine the parts in one array, and constants first into a single number.
 
         With `in_place` the array of the first part is overwritten.
         """
@@ -118,7 +118,7 @@ class Combination(Kernel):
         return np.asarray(sum(part._slopes(X, Z, own, weights) for part, own in pairs))
 
     def _weights(self, weights: Doubles, evaluate: Callable[[Kernel], Floats]) -> Iterator[Doubles]:
-        """Yield each part's weights for its derivatives; in a product, times the other parts."""
+        """Yield the weights of each part's derivatives; in a product, times the other parts."""
         yield from (weights for _ in self.parts)
 
 
@@ -158,7 +158,7 @@ class Product(Combination):
         return variance, slopes
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
-        # any part times the rest gives the same total, so constants need no pass of their own
+        # any part times the rest gives the same total, so constants need no separate pass
         wanted = [i for i, part in enumerate(self.parts) if not isinstance(part, Constant)] or [0]
         found = {}
         for i in wanted:

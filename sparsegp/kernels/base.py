@@ -3,8 +3,8 @@
 A kernel is immutable. The operators ``+`` and ``*`` build a tree (algebra.py), whose text
 `sparsegp.kernels.parse` reads back without loss.
 
-Free parameters are the logarithms of the numbers in the text. The gradient of a whole covariance
-matrix is never formed: `Kernel.pull_back` contracts it with given weights.
+Free parameters are the logarithms of the learnt numbers in the text. The gradient of a whole
+covariance matrix is never formed: `Kernel.pull_back` contracts it with given weights.
 """
 
 from abc import ABC, abstractmethod
@@ -30,15 +30,15 @@ class Kernel(Member, ABC):
 
     A subclass is a frozen dataclass whose fields are the parameters in the order of the text:
     positive numbers, or one tuple of them, or None until `fill` is called.
-    ``class RBF(Kernel, name="rbf")`` registers it in `KERNELS`. The abstract methods that it
-    implements get checked inputs of one precision.
+    ``class RBF(Kernel, name="rbf")`` registers it in `KERNELS`. The private methods that it
+    implements are given checked inputs of one precision.
     """
 
     family: ClassVar[Registry[Any]] = KERNELS
     n_fixed: ClassVar[int] = 0
     """Number of leading fields that are not learnt."""
     n_distances: ClassVar[int] = 0
-    """Number of times that `_matrix` uses the distances of the pair."""
+    """Number of times that `_matrix` takes the distances from the pair."""
     is_rough: ClassVar[bool] = False
     """Whether latent functions have corners, like those of trees."""
     __array_ufunc__: ClassVar[None] = None  # so that numpy scalars defer `+` and `*` to the kernel
@@ -73,13 +73,13 @@ class Kernel(Member, ABC):
     def slope_variances(self, deviations: Doubles) -> tuple[float, Doubles]:
         """Return the prior variance of the latent function, and the variances of its slopes, (p,).
 
-        Slopes are per standard deviation of each column, with standard deviations (p,). For a rough
+        Slopes are per standard deviation of a column; `deviations` holds these, (p,). For a rough
         kernel they are those of a smooth one with the same length scales; see `relevances`.
         """
 
     @property
     def leaves(self) -> "tuple[Kernel, ...]":
-        """Kernels of which an expression is made, in the order of the text; else the kernel."""
+        """Kernels that an expression consists of, in the order of the text; else the kernel."""
         return (self,)
 
     def __call__(self, X: Floats, Z: Floats, half_norms: Floats | None = None) -> Floats:
@@ -101,7 +101,7 @@ class Kernel(Member, ABC):
         Raises
         ------
         SettingsError
-            If a parameter is left out or does not fit the columns or the precision.
+            If a length scale is left out, or parameters do not fit the columns or the precision.
         DataError
             If the arrays are not floats of shape (..., rows, columns) with equally many columns.
         """
@@ -111,7 +111,7 @@ class Kernel(Member, ABC):
         """Return the covariance matrix, and a function from weights to the result of `pull_back`.
 
         The function keeps and reuses the matrices of all parts, so the covariance matrix must not
-        be overwritten. The weights must have its precision.
+        be overwritten. The weights must have the precision of the matrix.
 
         Parameters
         ----------
@@ -171,8 +171,8 @@ class Kernel(Member, ABC):
     def slopes(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
         """Return sum_j w_jr dk(x_i, z_j) / dx_i, (R, n, p), in float64.
 
-        These are the gradients at x_i of the functions sum_j w_jr k(x, z_j). At a corner of the
-        kernel the slope is taken as zero.
+        These are the gradients at x_i of the functions sum_j w_jr k(x, z_j). Where the kernel has a
+        corner, its slope is taken as zero.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class Kernel(Member, ABC):
         Raises
         ------
         SettingsError
-            If the length scales given do not match the number of columns.
+            If the number of length scales given does not match the number of columns.
         """
         self._check_columns(len(variances))
         return self if self.complete else self._filled(variances)
@@ -288,7 +288,7 @@ class Kernel(Member, ABC):
     def with_parameters(self, logs: Doubles) -> Self:
         """Return the same kernel with other parameters, given by their logarithms, (q,).
 
-        Parameters that stay the same do so to the last bit.
+        Parameters that do not change stay the same to the last bit.
         """
         former, family = self._values(), cast(Callable[..., Self], type(self))
         values = np.where(logs == np.log(former), former, np.exp(logs)).tolist()
@@ -335,4 +335,4 @@ class Kernel(Member, ABC):
 
 
 OPERATIONS: Registry[Callable[[Any], Kernel]] = Registry("operation")
-"""Classes behind the operators, made of two kernels or a kernel and a number; see algebra.py."""
+"""Classes behind the operators, called with a pair of kernels, or a kernel and a number."""

@@ -32,7 +32,7 @@ def positive(value: object, what: str) -> float:
 
 
 def check_range(value: float, dtype: np.dtype[Any], kernel: object, smallest: float = 0.0) -> float:
-    """Return a factor of the kernel matrix after checking its range.
+    """Return a factor of the kernel matrix after checking that it is in range.
 
     Raises
     ------
@@ -49,5 +49,5 @@ def check_range(value: float, dtype: np.dtype[Any], kernel: object, smallest: fl
 
 
 def round_to_six_digits(length_scale: float) -> float:
-    """Round a length scale to 6 significant digits, which keeps texts short."""
+    """Round a length scale to 6 significant digits, which keeps kernel texts short."""
     return float(f"{length_scale:.6g}")

@@ -20,7 +20,7 @@ from sparsegp.types import Doubles, Floats
 
 
 class ByColumn(Stationary):
-    """Base class of kernels with a length scale l_j for every column, a subclass's last field.
+    """Base class of kernels with a length scale l_j per column, the last field of a subclass.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class ARD(ByColumn, name="ard"):
         return exp_in_place(G)
 
     def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
-        # d/d log l_j = sum_ik q_ik (x_ij - z_kj)^2 / l_j^2, q = w k: the square expanded
+        # d/d log l_j = sum_ik q_ik (x_ij - z_kj)^2 / l_j^2, q = w k, with the square expanded
         X, Z, q = pair.X, pair.Z, weights * pair.matrix(self)
         squares = q.sum(axis=1) @ X**2 + q.sum(axis=0) @ Z**2
         crossed = np.einsum("kj,kj->j", q.T @ X, Z)
@@ -91,9 +91,9 @@ class ARD(ByColumn, name="ard"):
 class ColumnNames(NamedTuple):
     """Names of encoded columns, (p,), and of their length scales, (p,).
 
-    By these names the length scales of a kernel also fit other rows, which may be encoded
-    otherwise: a mapping in the text of the kernel holds them, as in ``ard({"age": 2.0})``. Other
-    names that such rows could have are in `others`, or begin with one of `beginnings`.
+    Length scales given by name, as in the kernel ``ard({"age": 2.0})``, also fit other rows, which
+    may be encoded differently. Further names that such rows could have are in `others`, or begin
+    with one of `beginnings`.
     """
 
     names: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class ColumnNames(NamedTuple):
     beginnings: tuple[str, ...] = ()
 
     def text(self, kernel: Kernel) -> str:
-        """Return the text of a kernel, with per-column length scales by name."""
+        """Return the text of a kernel, with per-column length scales given by name."""
         text, p = str(kernel), len(self.names)
         for leaf in kernel.leaves:
             if isinstance(leaf, ByColumn) and leaf.has_ard(p):
@@ -111,7 +111,7 @@ class ColumnNames(NamedTuple):
                 named = dict(zip(self.scales, each, strict=True))
                 if [named[name] for name in self.scales] != each:
                     named = dict(zip(self.names, each, strict=True))
-                # only single spaces, as reading a kernel makes others single
+                # escape all but single spaces, since reading a kernel collapses whitespace
                 scales = json.dumps(named, ensure_ascii=False)
                 scales = re.sub(r"[^\S ]|(?<= ) ", lambda a: f"\\u{ord(a[0]):04x}", scales)
                 start = own.removesuffix(", ".join(map(repr, given)) + ")")
@@ -121,17 +121,17 @@ class ColumnNames(NamedTuple):
     def in_order(self, given: Mapping[str, Any], may_warp: bool) -> list[float]:
         """Return length scales, given by name, in the order of the columns.
 
-        Columns without one get the median of those that are used. There may be four for each name
-        if they may warp the inputs.
+        Columns without one get the median of those that are used. With `may_warp` there may be four
+        for each name.
 
         Raises
         ------
         SettingsError
-            If they are not numbers by name, or a name is not that of a column or a part of one.
+            If they do not map names to numbers, or a name is not that of a column or part of one.
         """
         try:
             values = np.array([*given.values()])
-        except ValueError:  # not equally many each
+        except ValueError:  # different numbers of length scales
             values = np.empty(0)
         is_right = values.dtype.kind in "if" and values.shape[1:] in {(), (4,) * may_warp}
         if not (values.size and is_right and {*map(type, given)} == {str}):
@@ -158,8 +158,8 @@ def relevances(kernels: Sequence[Kernel], deviations: Doubles) -> Doubles | None
 
     The relevance of a column is proportional to its standard deviation divided by its length scale.
     With several length scales the squares add up, as the variances of the slopes of latent
-    functions do: weighted by the variances for several kernels and the parts of a sum, unweighted
-    for the factors of a product.
+    functions do: weighted by the prior variances over kernels and the terms of a sum, unweighted
+    over the factors of a product.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def relevances(kernels: Sequence[Kernel], deviations: Doubles) -> Doubles | None
     Returns
     -------
     Doubles (p,) or None
-        None if no kernel has a length scale for every column, or none depends on any column.
+        None if no kernel has a length scale for every column, or all are irrelevant.
     """
     if not any(leaf.has_ard(len(deviations)) for kernel in kernels for leaf in kernel.leaves):
         return None

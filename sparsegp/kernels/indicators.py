@@ -2,9 +2,9 @@
 
 If x and z are two of the values v_0 < v_1 < ..., then |x - z| is the sum of v_l - v_{l-1} over all
 l for which x >= v_l or z >= v_l, but not both. So it is a weighted sum of absolute differences of
-zeros and ones, which are equal to their squares. With two values f(|x - z|) is such a sum too, for
-any f. The terms of rows with other values are computed one by one. Whether a row has any depends on
-this row alone, so results do not depend on the blocks.
+zeros and ones, which equal their squares. With two values f(|x - z|) is such a sum too, for any f.
+Rows with other values are computed term by term. Whether a row has any depends on this row alone,
+so results do not depend on how rows are divided into blocks.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ VALUES = (0.0, 0.25, 1.0)
 
 
 def digits(X: Floats, values: Floats) -> tuple[Floats, Booleans]:
-    """Return whether X reaches each value but the first, and which rows have other values.
+    """Return where X reaches each value but the first, and which rows have other values.
 
     Parameters
     ----------
@@ -46,13 +46,13 @@ def indicator_sums(
     values: Floats,
     each: Callable[[Floats], object] | None = None,
 ) -> Floats:
-    """Return sum_j f(w_j |x_ij - z_kj|), (..., n, m), fast for rows that have only these values.
+    """Return sum_j f(w_j |x_ij - z_kj|), (..., n, m), fast for rows with these values only.
 
     Parameters
     ----------
     X, Z, weights, each
-        See `summed_differences`; Z is (m, p), and f is monotone. Terms so large that
-        exp(-t) is zero may become smaller.
+        See `summed_differences`; Z is (m, p), and f is monotone. Terms t so large that
+        exp(-t) is zero may be reduced.
     values : Floats (v, p)
         See `digits`; two for each column, unless f is the identity.
     """
@@ -62,7 +62,7 @@ def indicator_sums(
     steps = np.append(0.0, weights * np.diff(values, axis=0)).astype(X.dtype)
     if each is not None:
         each(steps)
-    # rounding errors of a product grow with its terms, and exp(-t) is zero beyond
+    # larger terms would only increase rounding errors: exp(-t) is zero from here on
     np.minimum(steps, 1.0 - np.log(np.finfo(steps.dtype).smallest_subnormal), out=steps)
     change = steps[1:] - steps[0]
     sums = negative_half_squared_distance(A, B, np.abs(change))

@@ -48,7 +48,7 @@ def negative_half_squared_distance(
 ) -> Floats:
     """Return -sum_j w_j (x_j - z_j)^2 / 2 = sum_j w_j x_j z_j - |x|_w^2 / 2 - |z|_w^2 / 2.
 
-    Values above zero, which are rounding errors, become zero. The error is relative to the norms:
+    Values above zero, which are rounding errors, become zero. Errors are relative to the norms, so
     inputs far from the origin relative to their spread should be centred first.
 
     Parameters
@@ -71,7 +71,7 @@ def negative_half_squared_distance(
         Z = Z * weights
     elif weights is not None:
         X = X * weights
-    if X.ndim > 2 and Z.ndim == 2:  # the thin matrix first: BLAS is faster that way
+    if X.ndim > 2 and Z.ndim == 2:  # BLAS is faster with the thin matrix first
         G: Floats = np.swapaxes(np.matmul(Z, np.swapaxes(X, -1, -2)), -1, -2)
     else:
         G = matmul_thin(X, np.swapaxes(Z, -1, -2))

@@ -1,4 +1,4 @@
-"""Reading kernels from texts such as ``2*rbf(1.5) + linear``.
+"""Parser of kernel texts such as ``2*rbf(1.5) + linear``.
 
 A text is parsed as a Python expression but never evaluated. It may contain names of `KERNELS`, with
 or without values for their fields, positive numbers, ``+``, ``*`` and parentheses.
@@ -22,7 +22,7 @@ MAX_CHARACTERS = 1 << 19
 def parse(text: str, columns: ColumnNames | None = None) -> Kernel:
     """Return the kernel that a text describes; the inverse of ``str``.
 
-    Length scales by name are put into the order of the columns, if given.
+    Length scales given by name are put into the order of the columns, if these are given.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def six_digits(text: str) -> str:
 
 
 def split(text: str) -> list[str]:
-    """Split a text into those of several kernels, at every ``;`` that is not part of a name."""
+    """Split a text into the texts of single kernels, at every ``;`` that is not part of a name."""
     names = r"'(\\.|[^'\\])*'|\"(\\.|[^\"\\])*\""
     masked = re.sub(names, lambda name: "_" * len(name[0]), text)
     places = [-1, *(place for place, letter in enumerate(masked) if letter == ";"), len(text)]
@@ -59,7 +59,7 @@ def split(text: str) -> list[str]:
 
 
 def parse_many(text: str, n_classes: int) -> list[Kernel]:
-    """Return one kernel per class from texts separated by ``;``; one text serves all classes.
+    """Return one kernel per class from texts separated by ``;``; a single one is for all classes.
 
     Raises
     ------

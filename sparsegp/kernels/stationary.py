@@ -1,7 +1,7 @@
 """Isotropic kernels, functions of |x - z| (Rasmussen and Williams 2006, section 4.2.1).
 
-All start from the matrix of -|x_i - z_j|^2 / 2, which takes one matrix product and two vectors of
-norms, and work in place: at most two arrays of the size of the result exist at a time.
+All are computed from the matrix of -|x_i - z_j|^2 / 2, which takes one matrix product and two
+vectors of norms, and in place: at most two arrays of the size of the result exist at a time.
 """
 
 import math
@@ -80,7 +80,7 @@ class Isotropic(Stationary):
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
         derivative = np.asarray(self._radial_derivative(self._exponent(Pair(X, Z))), np.float64)
         moved = weighted_displacements(X, Z, factors * derivative, weights)
-        return np.asarray(moved / self.scales / self.scales)  # its square may overflow
+        return np.asarray(moved / self.scales / self.scales)  # the squared scale may overflow
 
     def _exponent(self, pair: Pair) -> Floats:
         """Return G = -r^2 / 2, (..., n, m)."""

@@ -1,12 +1,12 @@
 """Approximate fits, by which kernels are compared on held-out rows.
 
-As in the posterior of all rows (posterior/all_data.py), every row contributes to the latent means,
+As in the all-data posterior (posterior/all_data.py), every row contributes to the latent means,
 which lie in the span of some active rows; parts of a fit that do not affect the comparison are left
-out. The active rows are the first ones, without selection. The likelihood is the softmax or, in a
-regression, Gaussian noise (learning/linear_rows.py), for which the first iteration solves the
-linear system. Probabilities are those of the latent means. The prior variance factor is the one
-that predicts the held-out rows best; since all kernels have this choice, no separate rows are kept
-for it.
+out. The active rows are simply the first ones. The likelihood is the softmax or, in a regression,
+Gaussian noise (learning/linear_rows.py), for which the first iteration solves the linear system.
+Probabilities are computed from the latent means alone. The prior variance factor is the one that
+predicts the held-out rows best; since all kernels have this choice, no separate rows are kept for
+it.
 
 With I + C = L L^T on the active rows, the features of a row are w = L^-1 k_u, the latent means
 w . c, and the penalty is c^T P c / (2 s) with P = I - L^-1 L^-T.
@@ -29,9 +29,9 @@ from sparsegp.posterior.early_stopping import MAX_STEPS, scale_of
 from sparsegp.types import Doubles, Floats
 
 FIRST_STEP = -1
-"""Steps from the kernel's own variance to the prior variance factor that is tried first."""
+"""Steps from the kernel's own variance to the prior variance factor tried first."""
 ROWS = 2048
-"""Rows whose features are computed at a time."""
+"""Number of rows whose features are computed at a time."""
 TOLERANCE = 1e-4
 """Gain of an iteration, in nats per row, at which an ascent ends."""
 
@@ -64,7 +64,7 @@ class ApproximateFit:
         self.features, self.held_features = map(self._features, (self.X, self.X_held))
         inverse = linalg.inverse_triangle(self.factor)
         total, precise = float(covariance.trace()), float(np.finfo(np.float64).eps)
-        # more than the rounding errors of the inverse, or the penalty could reward some directions
+        # above the rounding errors of the inverse: otherwise the penalty could be indefinite
         jitter = max(penalty_jitter(total / d, d, self.X.dtype), precise * total)
         self.penalty = np.eye(d) - (1.0 - jitter) * (inverse @ inverse.T)
         self.rows = make_rows(self.features, self.target, self.n_classes, self.weights)
@@ -81,7 +81,7 @@ class ApproximateFit:
         return found
 
     def maximise(self, scale: float) -> Doubles:
-        """Fit with a prior variance factor, from the last fit; return held-out means (m, K)."""
+        """Fit with a prior variance factor, from the last fit on; return held-out means (m, K)."""
         former, self.scale = self.scale, scale
         least = float(np.finfo(self.features.dtype).eps)
         metric, _ = linalg.jittered_cholesky(self.penalty / scale + self.bound, "the metric", least)
@@ -97,7 +97,7 @@ class ApproximateFit:
         return np.asarray(mean, dtype=np.float64)
 
     def part(self) -> Part:
-        """Return the latent means of the last fit, in the form of which gradients are taken."""
+        """Return the latent means of the last fit, in the form that metric.py differentiates."""
         assert self.ascent is not None
         weights = linalg.solve_lower(self.factor, self.ascent.point, transposed=True)
         return self.kernel, self.active, weights
@@ -112,20 +112,20 @@ class FitResult:
 
     scale: float  # the prior variance factor
     nlpp: float  # mean of -log p of the labels of the held-out rows, in nats
-    predicted: Doubles  # their log probabilities (m, K), fit by fit; in a regression means (m, 1)
+    predicted: Doubles  # log class probabilities (m, K), fit by fit; in a regression means (m, 1)
     parts: Sequence[Part]  # the latent means of the fits
 
 
 def choose_prior_variance(
     fits: Sequence[ApproximateFit], target: Any, weights: Doubles | None = None
 ) -> FitResult:
-    """Choose one prior variance factor for several fits by their held-out rows together.
+    """Choose one prior variance factor for several fits, by all their held-out rows together.
 
     Parameters
     ----------
     fits : sequence of ApproximateFit
     target : array (m,)
-        Class codes or regression targets of their held-out rows, fit by fit.
+        Class codes or regression targets of the held-out rows, fit by fit.
     weights : Doubles (m,), optional
         Weights of these rows.
     """

@@ -1,21 +1,21 @@
-"""Per-column length scales (ARD), learnt by gradient ascent in the held-out log probability.
+"""Per-column length scales (ARD), learnt by gradient ascent on the held-out log probability.
 
 Each half of the rows is predicted by a small fit to the other: the softmax of latent values f = K a
-with the kernel matrix K of rows and some active rows, and the coefficients a at the maximum of
+with the kernel matrix K between rows and some active rows, and the coefficients a that maximise
 
     J(a) = sum_i w_i log p(y_i | f_i) - tr(a^T K_u a) / 2,
 
-where K_u is that of the active rows. It approximates the fit of a run, and needs neither selection
-nor quadrature. The log probability Q of the held-out half depends on the kernel parameters t
-directly and through a. With r = dQ/df of the held-out rows, s and W the gradient and the negative
-curvature of the others, A the negative Hessian of J, and l = A^-1 K^T r,
+where K_u is the kernel matrix of the active rows. This approximates the fit of a run, and needs
+neither selection nor quadrature. The log probability Q of the held-out half depends on the kernel
+parameters t directly and through a. With r = dQ/df of the held-out rows, s and W the gradient and
+the negative curvature of the others, A the negative Hessian of J, and l = A^-1 K^T r,
 
     dQ/dt = <r a^T, dK_held/dt> + <s l^T - (W K l) a^T, dK_others/dt> - <l a^T, dK_u/dt>
 
 by the implicit function theorem (Larsen, Hansen, Svarer & Ohlsson 1996; Chapelle, Vapnik, Bousquet
-& Mukherjee 2002). So the gradient in all parameters takes the solution of one linear system for
-each half, and one pass over the kernel matrix. As a is not quite at the maximum, Q is corrected to
-first order for one more Newton step: Q + <l, dJ/da>.
+& Mukherjee 2002). So the gradient in all parameters takes one linear solve per half, and one pass
+over the kernel matrix. As a is not quite at the maximum, Q is corrected to first order for one more
+Newton step: Q + <l, dJ/da>.
 """
 
 from dataclasses import dataclass
@@ -38,11 +38,10 @@ LONGEST = 1.0
 SHORTEST = 1 / 8
 """Smallest fraction of a step that is tried: values depend slightly on earlier fits."""
 LEAST_EXPLAINED = 0.02
-"""Smallest part of the entropy of the classes to which gains are relative, see `magnitude`."""
+"""Minimum, as a fraction of the class entropy, of what gains are relative to; see `magnitude`."""
 RIDGE = 2.0
 """Penalty, in nats, on half the squared distance of the log parameters from their initial values.
-Chosen for 400 rows on splits of the training rows of twelve tables.
-"""
+Chosen for 400 rows on splits of the training rows of twelve tables."""
 JITTER = 1e-5
 """Minimum jitter of the kernel matrix of the active rows, relative to its mean diagonal."""
 MAX_CG_ITERATIONS = 60
@@ -53,15 +52,15 @@ PIECE = 128
 """Active rows whose gradients are computed at a time; temporaries must stay in cache, but a kernel
 may have to prepare the other rows each time."""
 FIT_TOLERANCE, CG_TOLERANCE = 3e-5, 0.01
-"""Gain per row, in nats, at which a small fit stops; relative residual of a linear system."""
+"""Gain per row, in nats, at which a small fit stops; relative residual at which a solve stops."""
 
 
 class Pace(NamedTuple):
     """How fast an ascent proceeds.
 
     The change of a log parameter in the first iteration is `first` g / (e |g| + (1 - e) g_max),
-    where g is its slope and g_max the largest one. With evenness e, parameters of small slopes move
-    too: their curvature is often small as well.
+    where g is its slope and g_max the largest |g|. A positive evenness e also moves parameters with
+    small slopes, whose curvature is often small as well.
     """
 
     rounds: int  # maximum number of iterations
@@ -80,7 +79,7 @@ def learn_by_column(
     n_active: int,
     pace: Pace,
 ) -> tuple[Kernel, float]:
-    """Return the kernel with parameters that maximise the two-fold held-out log probability.
+    """Return the kernel with the parameters that maximise the two-fold held-out log probability.
 
     Also return the mean of -log p over the rows, each predicted by the fit to the other half. The
     active rows are spread evenly over the rows.
@@ -101,8 +100,8 @@ def learn_by_column(
     n_active : int
         Maximum number of active rows.
     pace : Pace
-        Its tolerance is relative to the log probability or, if smaller, to its excess over that of
-        the class shares.
+        Its tolerance is relative to the log probability or, if smaller, to its excess over
+        prediction by the class shares.
 
     Raises
     ------
@@ -140,7 +139,7 @@ def learn_by_column(
 
 
 def magnitude(log_p: float, target: Any, weights: Doubles) -> float:
-    """Return the magnitude of a log probability or, if smaller, its excess over class shares."""
+    """Return the size of a log probability or, if smaller, of its excess over class shares."""
     if is_regression_target(target):
         return abs(log_p)
     shares = np.bincount(target, weights)
@@ -151,7 +150,7 @@ def magnitude(log_p: float, target: Any, weights: Doubles) -> float:
 def _shared(kernel: Kernel, groups: Integers, X: Floats) -> Integers:
     """Return the index of the free parameter behind each parameter (q,), shared within groups.
 
-    The segments of some columns share one too, see `_unwarped`.
+    The segments of some columns also share one; see `_unwarped`.
     """
     numbers, total = [], 0
     for part in kernel.leaves:
@@ -169,10 +168,10 @@ def _shared(kernel: Kernel, groups: Integers, X: Floats) -> Integers:
 
 
 def _unwarped(scales: Doubles, groups: Integers, X: Floats) -> Booleans:
-    """Return which columns, whose segments have the length scales (p, 4), are not warped: a mask.
+    """Return a mask of the columns not to warp, given their segments' length scales (p, 4).
 
-    If rows are too few to warp all groups of columns, these are at first the least relevant ones
-    and those of two values, and later the ones that were not.
+    If there are too few rows to warp all groups of columns, these are at first the least relevant
+    columns and those with two values, and later those that were not warped before.
     """
     alike, n_groups = (scales == scales[:, :1]).all(axis=1), int(groups.max()) + 1
     if (count := len(X) // (MIN_ROWS_PER_SEGMENT * scales.shape[1])) >= n_groups:
@@ -187,7 +186,7 @@ def _unwarped(scales: Doubles, groups: Integers, X: Floats) -> Booleans:
 
 
 def with_ard(kernel: Kernel, p: int) -> Kernel:
-    """Return the same function, with per-column length scales where it can have them."""
+    """Return the same covariance function, with per-column length scales where possible."""
     if isinstance(kernel, (Sum, Product)):
         return type(kernel)(tuple(with_ard(part, p) for part in kernel.parts))
     if isinstance(kernel, RBF):
@@ -198,7 +197,7 @@ def with_ard(kernel: Kernel, p: int) -> Kernel:
 
 
 def with_warping(kernel: Kernel, p: int) -> Kernel:
-    """Return the same function with input warping: four length scales per column of `Laplace`."""
+    """Return the same covariance function, with four length scales per column of `Laplace`."""
     if isinstance(kernel, (Sum, Product)):
         return type(kernel)(tuple(with_warping(part, p) for part in kernel.parts))
     return kernel.with_warping(p) if isinstance(kernel, Laplace) else kernel
@@ -206,7 +205,7 @@ def with_warping(kernel: Kernel, p: int) -> Kernel:
 
 @dataclass(eq=False)
 class HeldOut:
-    """Rows for two-fold cross-validation, of which every contiguous range is a sample."""
+    """Rows for two-fold cross-validation; every contiguous range is a representative sample."""
 
     X: Floats  # (n, p)
     target: Any  # (n,)
@@ -261,7 +260,7 @@ class HeldOut:
         return total, slopes
 
     def _fit(self, half: int, features: Floats) -> "Fit":
-        """Fit half of the rows, starting from the latent values of the last fit to it."""
+        """Fit one half of the rows, starting from the latent values of the last fit to it."""
         rows = self._rows(self.halves[half], features)
         zero = np.zeros((features.shape[1], rows.n_latent), features.dtype)
         fit = Fit(rows, self._former.get(half, zero))
@@ -276,8 +275,8 @@ class Fit:
     """Coefficients c close to the maximum of the log likelihood minus |c|^2 / 2.
 
     The ascent begins with a Newton step from the latent values (n, K) of an earlier fit. Its metric
-    is the curvature there, averaged over the classes as if they were independent: I + F W F^T with
-    row curvatures W.
+    is the curvature there, averaged over classes as if they were independent: I + F W F^T with row
+    curvatures W.
     """
 
     def __init__(self, rows: Softmax, start: Floats) -> None:
@@ -297,7 +296,7 @@ class Fit:
         ascent = Ascent.at(self.precondition(rows.coefficient_gradient(newton)), function)
         rows.maximise(ascent, function, self.precondition, FIT_TOLERANCE)
         self.point, self.gradient = ascent.point, ascent.gradient  # (m, K)
-        self.latent = rows.latent(self.point)  # (n, K), as are the gradient there and probabilities
+        self.latent = rows.latent(self.point)  # (n, K), like the slope and probabilities there
         gradient = rows.log_p_and_gradient(self.latent)[1]
         self.slope, self.probability = rows.weighted(gradient), rows.probability(gradient)
 
@@ -309,7 +308,7 @@ class Fit:
         """Return A^-1 right, (m, K), with A the negative Hessian, by conjugate gradients.
 
         Iterations end when the residual, in the norm of the inverse metric, has fallen to
-        `CG_TOLERANCE` times its initial value, or after `MAX_CG_ITERATIONS` of them.
+        `CG_TOLERANCE` times its initial value, or after `MAX_CG_ITERATIONS`.
         """
         x, residual = np.zeros_like(right), right.copy()
         scaled = self.precondition(residual)

@@ -1,8 +1,8 @@
 """Marginal likelihood criterion of the informative vector machine, and its gradient (SLH 3.3, C.2).
 
-Processes c = 1..R, one for each latent value, are independent under the posterior but share the
+Processes c = 1..R, one for each latent value, are independent in the posterior but share the
 likelihood. Let one of them have active rows I, site precisions Pi and site shifts b (N^U(u | b, pi)
-in the paper). With s = Pi^(-1/2) b, which is accurate for small precisions too,
+in the paper). With s = Pi^(-1/2) b, which is accurate even for small precisions,
 
     I + Pi^(1/2) K_I Pi^(1/2) = L L^T     root = Pi^(1/2) L^-T     M = K_.I root     beta = L^-1 s
     h = M beta     a = diag K - diag M M^T     W = root root^T     v = root beta = (I + Pi K_I)^-1 b
@@ -17,11 +17,11 @@ and so does the criterion, where u = L^-T beta and Z is computed from the cavity
     phi = - sum over rows of log Z + sum over processes of phi_c
     phi_c = log|L| + |beta|^2 / 2 + sum over I of (log c - u^2 / c) / 2
 
-For one process this is eq. 11. For several, log Z is joint: it takes the cavity in the processes
-for which the row is active, and the marginals in the others, where pi = v = u = 0 and c = 1.
+For one process this is eq. 11. For several, log Z is joint: it uses the cavity in the processes for
+which the row is active, and the marginals in the others, where pi = v = u = 0 and c = 1.
 
 Row weights, for Gaussian noise, multiply log Z of rows that are not active; for an active row Z is
-that of p(y|u)^w, which is equivalent to w active copies.
+the expectation of p(y|u)^w, which is equivalent to w active copies.
 
 Rows that count but are not active for any process need K_JI; the blocks that hold them compute
 their sums (ivm/evidence_rows.py). The D rows that are active for some process are handled here, in
@@ -33,8 +33,8 @@ The gradient for fixed sites is given by eq. 14 and eq. 12. With respect to the 
     d phi / dpi = (a + h^2 - a_tilted - h_tilted^2) / 2 + h r / pi - diag(G) / pi^2
 
 with r = root M^T rho and G = root M^T E2 M root^T over all rows: the first terms vanish where
-expectation propagation has converged on I, the others do not. It is needed where the sites are
-known functions of the parameters, as for Gaussian noise.
+expectation propagation has converged on I, the others do not. This gradient is needed where the
+sites are known functions of the parameters, as for Gaussian noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Members:
-    """D rows that are active for at least one process, and the processes of each.
+    """D rows that are active for at least one process, and which rows are active for each process.
 
     The sites of all processes are stored in one array (2, d), process by process, each in the order
     of its places.
@@ -80,14 +80,14 @@ class Members:
 
     x: Floats  # (D, p)
     target: Any  # (D,)
-    places: Sequence[Integers]  # of the active rows of each process (d_c,), among the D rows
+    places: Sequence[Integers]  # indices of each process's active rows (d_c,), among the D rows
     weight: Doubles | None = None  # row weights (D,), for Gaussian noise only
 
     @classmethod
     def of_sites(
         cls, x: Floats, target: Any, mean: Doubles, precision: Doubles, weight: Doubles | None
     ) -> tuple[Self, Doubles]:
-        """Create from the sites of all rows; also return these sites as one array, (2, d).
+        """Create from the sites of all D rows; also return these sites as one array, (2, d).
 
         Site means and precisions are (D, R); a row with precision 0 is not active for that process.
         """
@@ -108,7 +108,7 @@ class ActivePart:
     """Posterior of one process at all rows that are active for some process (SLH eq. 4).
 
     The active rows of this process are at `places` (d,) among these rows x (D, p), and have the
-    sites (2, d). Here `precision`, `mean`, `variance` and `kept` are pi, h, a and c, (D,) each.
+    sites (2, d). `precision`, `mean`, `variance` and `kept` are pi, h, a and c, (D,) each.
 
     Raises
     ------
@@ -136,13 +136,13 @@ class ActivePart:
         self.u[places], self.precision[places] = inverse.T @ beta, tight
         self.v = np.sqrt(self.precision) * self.u
         prior = kernel.diag(self.x)
-        sharp = self.precision * prior > 1.0  # of two differences take the more accurate one
+        sharp = self.precision * prior > 1.0  # chooses the more accurate of two differences
         variance = prior - np.square(self.M).sum(axis=1)
         self.variance = np.divide(1.0 - self.kept, self.precision, out=variance, where=sharp)
         self.mean = self.M @ beta
 
     def cavity(self) -> tuple[Doubles, Doubles]:
-        """Return the cavity mean and variance of each row, without its own site, (D,) each."""
+        """Return the cavity mean and variance of each row (without its own site), (D,) each."""
         variance = self.variance / self.kept
         return self.mean - variance * self.v, variance
 
@@ -223,7 +223,7 @@ def _gradients(
 ) -> tuple[Doubles, Doubles]:
     """Return the gradient in the parameters of a kernel, (q,), and in its sites, (2, d).
 
-    `sums` are those of each block; `cavity` holds mean, variance, alpha and nu, (D,) each.
+    `sums` has one entry per block; `cavity` holds mean, variance, alpha and nu, (D,) each.
     """
     mean, variance, alpha, nu = cavity
     rho, E2 = part.slopes(alpha, nu)
@@ -243,7 +243,7 @@ def _gradients(
     some = pi > 0
     pi = np.where(some, pi, 1.0)
     second = a + np.square(h) - variance - np.square(mean)
-    with np.errstate(all="ignore"):  # of the least precisions
+    with np.errstate(all="ignore"):  # for the smallest precisions
         by_precision = second / 2.0 + h * r / pi - np.diagonal(G) / np.square(pi)
         return by_kernel, np.where(some, np.stack([by_precision, mean - h - r / pi]), 0.0)
 

@@ -1,7 +1,7 @@
 """Hyperpriors, the prior densities of learnt parameters, and their text form.
 
 A text names quantities and their densities: ``v: lognormal(-1, 1); 1/w: gamma(1, 1)``. Quantities
-are those of the papers, computed from the parameters of the kernels and likelihoods here:
+are named as in the papers, and computed from the parameters of the kernels and likelihoods here:
 
 - ``v``: every factor of a kernel, and the variance of ``linear``;
 - ``l``: every length scale;
@@ -10,10 +10,10 @@ are those of the papers, computed from the parameters of the kernels and likelih
 - ``noise``: the variance of Gaussian noise;
 - ``bias``: what a likelihood adds to a latent value.
 
-If there are several kernels, a quantity refers to every one. All but the bias are positive, and may
-have ``1/`` before them. For a positive quantity q, the density is that of log q, the unconstrained
-parameter that is learnt: the density of q times q. So the most probable parameters do not depend on
-whether a text names v, 1/v or log v.
+If there are several kernels, a quantity refers to all of them. All but the bias are positive, and
+may be preceded by ``1/``. For a positive quantity q, the density is that of log q, the
+unconstrained parameter that is learnt: the density of q times q. So the most probable parameters do
+not depend on whether a text names v, 1/v or log v.
 """
 
 import math
@@ -81,7 +81,7 @@ QUANTITIES: dict[str, list[Quantity]] = {
 
 @dataclass(frozen=True)
 class Term:
-    """Density of factor * t + offset, with its own parameters `numbers`, where t is at `index`."""
+    """Density of factor * t + offset for the parameters t at `index`; `numbers` are its own."""
 
     density: Density
     numbers: tuple[float, float]
@@ -176,7 +176,7 @@ def _places(
                 f"a density must suit its quantity, got {density} of {'1/' * inverted}{name}; "
                 f"{name} is {kind}"
             )
-        form = re.compile(rf"(\d+:)?({quantity.names})")  # perhaps after the number of a kernel
+        form = re.compile(rf"(\d+:)?({quantity.names})")  # a kernel's number may come first
         index = np.array([i for i, x in enumerate(names) if form.fullmatch(x)], int)
         if len(index):
             offset = math.log(n_features) if quantity.columns else 0.0

@@ -1,12 +1,12 @@
 """Likelihoods of latent values that are linear in coefficients, and their maximisation.
 
-For classes it is the softmax. The log likelihood of rows with latent values f = F^T c, minus a
+For classes this is the softmax. The log likelihood of rows with latent values f = F^T c, minus a
 quadratic penalty, is concave in c and needs no quadrature. With p the probabilities of a row, its
 curvature in the latent values is diag(p) - p p^T, at most (I - 1 1^T / K) / 2 (Böhning 1992, Ann.
 Inst. Statist. Math. 44).
 
 In a regression Gaussian noise of variance one takes its place: latent means depend only on the
-ratio of prior and noise variance, and the prior variance is free. Held-out targets are judged with
+ratio of prior to noise variance, and the prior variance is free. Held-out targets are scored with
 the noise variance that maximises their density, the mean squared residual.
 """
 
@@ -26,7 +26,7 @@ from sparsegp.types import Doubles, Floats
 MAX_ROUNDS = 30
 """Maximum number of iterations of one ascent."""
 RESOLUTION = 1e-6
-"""Log likelihood difference, in nats per row, that is rounding error in single precision."""
+"""Log likelihood difference, in nats per row, due to rounding in single precision."""
 ROOT = 2.0**0.5
 MIN_NOISE = 1e-10
 """Minimum noise variance, for targets of variance one: exact predictions have infinite density."""
@@ -54,11 +54,11 @@ class Softmax:
         return matmul_few_columns(self.features.T, c.astype(self.features.dtype))
 
     def coefficient_gradient(self, slope: Floats) -> Doubles:
-        """Return the gradient in the coefficients, (d, K), from that in latent values, (n, K)."""
+        """Return the gradient in coefficients, (d, K), given that in latent values, (n, K)."""
         return np.asarray(matmul_few_columns(self.features, slope), np.float64)
 
     def log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
-        """Return log p of the class of each row (n,), and its gradient in latent values (n, K).
+        """Return log p of each row's class (n,), and its gradient in the latent values (n, K).
 
         The gradient is the one-hot label minus the probabilities.
         """
@@ -82,7 +82,7 @@ class Softmax:
         return self.log_p_and_gradient(latent)
 
     def curvature(self, p: Floats) -> Floats:
-        """Return the curvature of -log p, (n,): the trace of its Hessian over K - 1."""
+        """Return the curvature of -log p, (n,): the trace of its Hessian divided by K - 1."""
         return _row_sums(p * (1.0 - p)) / (self.n_latent - 1)
 
     def hessian_product(self, p: Floats, change: Floats) -> Floats:
@@ -112,7 +112,7 @@ class Softmax:
         solve: Callable[[Doubles], Doubles],
         tolerance: float,
     ) -> None:
-        """Maximise a function, until an iteration gains little.
+        """Maximise a function until an iteration gains little.
 
         Parameters
         ----------
@@ -133,8 +133,8 @@ class Softmax:
 class Logistic(Softmax):
     """Rows of two classes, with latent values h / sqrt(2) and -h / sqrt(2); see `Softmax`.
 
-    At the maximum the two latent values of the softmax have this form. Here only h is computed: the
-    penalty of its coefficients equals that of both, and products have one column instead of two.
+    At the maximum the two latent values of the softmax have this form. Here only h is computed: its
+    coefficients have the same penalty as those of both, and products have one column, not two.
     """
 
     def log_p_and_gradient(self, latent: Floats) -> tuple[Floats, Floats]:
@@ -201,21 +201,21 @@ def make_rows(features: Floats, target: Any, n_classes: int, weights: Floats | N
 
 
 def is_regression_target(target: Any) -> bool:
-    """Return whether targets are those of a regression rather than class codes."""
+    """Return whether targets are regression targets, not class codes."""
     return bool(target.dtype.kind == "f")
 
 
 def predictions(mean: Doubles, target: Any) -> Doubles:
-    """Return log class probabilities (n, K) from latent means; the means (n, 1) in a regression."""
+    """Return log class probabilities (n, K) from latent means; in a regression the means (n, 1)."""
     if is_regression_target(target):
         return mean
-    if mean.shape[1] == 1:  # of `Logistic`
+    if mean.shape[1] == 1:  # from `Logistic`
         mean = np.hstack([mean, -mean]) / ROOT
     return np.asarray(log_softmax(mean, axis=1))
 
 
 def target_log_p(prediction: Doubles, target: Any, weights: Floats | None = None) -> Doubles:
-    """Return log p of the target of each row, (n,), from what `predictions` returns.
+    """Return log p of the target of each row, (n,), given the result of `predictions`.
 
     Weights (n,) only affect the noise variance in a regression.
     """

@@ -32,16 +32,16 @@ NONE = "none"
 FULL = "full"
 """Text for a metric with the default settings."""
 MAX_METRIC_COLUMNS = 256
-"""Maximum number of columns: with more the matrix is noise, and takes too long to learn."""
+"""Maximum number of columns: with more, the matrix is mostly noise and takes too long to learn."""
 SHRINKAGE = 0.1
-"""rho; above zero, so that no direction is dropped for good."""
+"""rho; it is positive so that no direction is dropped for good."""
 ROWS = 128
 """Rows processed at a time, so that temporaries stay in cache."""
 
 METRICS: Registry[type["Metric"]] = Registry("metric")
 
 Part = tuple[Kernel, Doubles, Doubles]
-"""Latent means f_c(x) = sum_i w_ic k(x, u_i): kernel, active rows (d, p) and weights (d, R)."""
+"""Kernel, active rows (d, p) and weights (d, R) of latent means f_c(x) = sum_i w_ic k(x, u_i)."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def learn_mixing(
     covariance : Doubles (p, p)
         Covariance of the scaled inputs.
     fit : callable
-        Maps a matrix to rows multiplied by it and the latent means fitted to them.
+        Maps a matrix to the rows multiplied by it, and the latent means fitted to them.
     report : callable
         Called after each fit with the number of fits so far.
     """

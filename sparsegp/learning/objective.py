@@ -1,6 +1,6 @@
 """Marginal likelihood and hyperprior as a function of all learnt parameters.
 
-The parameters are those of the kernel of each process in turn, then those of the likelihood, all
+These are the parameters of each process's kernel in turn, then those of the likelihood, all
 unconstrained.
 """
 
@@ -23,12 +23,12 @@ from sparsegp.types import Doubles, Floats
 class Objective:
     """Function to minimise: phi(parameters, sites) - log P(parameters), in nats.
 
-    For Gaussian noise the sites are functions of its variance: `evaluate` then ignores the given
-    sites, uses these, and returns the full gradient.
+    For Gaussian noise the sites are functions of the noise variance: `evaluate` then ignores the
+    given sites, computes them, and returns the full gradient.
     """
 
-    kernels: Sequence[Kernel]  # the initial ones, one for each latent value
-    likelihood: Likelihood  # the initial one; both define the parameters
+    kernels: Sequence[Kernel]  # initial kernels, one for each latent value
+    likelihood: Likelihood  # initial likelihood; both define the parameters
     members: Members  # the active rows; for a single process in the order of inclusion
     sum_rows: SumRows  # computes the sums over all other rows that count
     hyperprior: Hyperprior = field(default_factory=Hyperprior)
@@ -70,9 +70,9 @@ def sites_in_order(kernel: Kernel, likelihood: Likelihood, x: Floats, target: An
     """Return the precisions and shifts of the sites of active rows, by moment matching, (2, d).
 
     These are the site updates of the selection (assumed-density filtering, SLH algorithm 1 and
-    appendix C.1), for the given rows only: O(d^3) for d rows. They make the sites a function of the
-    parameters; gradients treat them as constants (SLH 3.3). The site of a row where log Z has no
-    curvature is zero.
+    appendix C.1), for the given rows only: O(d^3) for d rows. The sites thus become a function of
+    the parameters, but gradients treat them as constants (SLH 3.3). A row at which log Z has no
+    curvature has the site zero.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def sites_in_order(kernel: Kernel, likelihood: Likelihood, x: Floats, target: An
 
 
 def noise_sites(likelihood: Gaussian, target: Doubles, weight: Doubles | None = None) -> Doubles:
-    """Return the sites of Gaussian noise, (2, d): minus their derivatives in log sigma^2.
+    """Return the sites of Gaussian noise, (2, d); these are also minus their slopes in log sigma^2.
 
     They are 1 / sigma^2 and y / sigma^2, times the row weight, in any order of inclusion.
     """
@@ -120,9 +120,9 @@ def with_parameters(
 
 
 def parameter_names(kernels: Sequence[Kernel], likelihood: Likelihood) -> tuple[str, ...]:
-    """Return parameter names for `hyperpriors.parse`, such as "1:rbf.length_scale" of kernel 1.
+    """Return parameter names for `hyperpriors.parse`, such as "1:rbf.length_scale" for kernel 1.
 
-    If there is only one kernel, its number is left out.
+    A single kernel's number is left out.
     """
     several = len(kernels) > 1
     own = [

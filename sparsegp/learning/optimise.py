@@ -1,9 +1,9 @@
 """Minimise the criterion for fixed active rows: the inner loop of learning (SLH 3.3).
 
-The gradient of the criterion phi(parameters, sites) is known for fixed sites, while the sites
-depend on the parameters. The `STRATEGIES` differ in how they deal with this.
+The gradient of the criterion phi(parameters, sites) is known for fixed sites, but the sites depend
+on the parameters. The `STRATEGIES` differ in how they deal with this.
 
-Of the `Objective` only its two methods are used; sites may have any shape.
+Only the two methods of `Objective` are used; sites may have any shape.
 """
 
 from collections.abc import Callable, Iterator
@@ -79,13 +79,13 @@ class Descent:
 
     problem: Objective
     start: Doubles
-    sites: Doubles  # current ones
+    sites: Doubles  # current sites
     steps: int
     bounds: Bounds
-    evaluations: int = 0  # of the criterion and its gradient
+    evaluations: int = 0  # number of evaluations of the criterion and its gradient
     scale: float = 1.0
     points: list[Doubles] = field(default_factory=list)  # parameters at the start and each step
-    values: list[float] = field(default_factory=list)  # the criterion, with sites of that time
+    values: list[float] = field(default_factory=list)  # criterion there, with the sites of the time
 
     @property
     def parameters(self) -> Doubles:
@@ -93,7 +93,7 @@ class Descent:
         return self.points[-1]
 
     def evaluate(self, parameters: Doubles, sites: Doubles) -> tuple[float, Doubles]:
-        """Return the scaled criterion and gradient; the first ones, at the start, set the scale."""
+        """Return the scaled criterion and gradient; the first call, at the start, sets `scale`."""
         self.evaluations += 1
         value, gradient = self.problem.evaluate(parameters, sites)
         if not self.points:
@@ -114,8 +114,8 @@ class Descent:
     def ascents(self, sites: Callable[[Doubles], Doubles]) -> Iterator[tuple[Ascent, Function]]:
         """Yield the ascent of minus the criterion, and the function, after each step that moved it.
 
-        There is no outward gradient at the bounds. A step that fails is repeated without the
-        quasi-Newton memory.
+        At the bounds, outward elements of the gradient are zero. A step that fails is repeated
+        without the quasi-Newton memory.
         """
         low, high = self.bounds
 
@@ -142,7 +142,7 @@ class Descent:
 
 @STRATEGIES.register("constant")
 def constant(descent: Descent) -> None:
-    """Minimise by L-BFGS-B for fixed sites: value and gradient agree, so that no step goes up."""
+    """Minimise by L-BFGS-B for fixed sites: value and gradient agree, so no step goes up."""
 
     def function(parameters: Doubles) -> tuple[float, Doubles]:
         return descent.evaluate(parameters, descent.sites)
@@ -174,7 +174,7 @@ def hybrid(descent: Descent) -> None:
 def exact(descent: Descent) -> None:
     """Recompute the sites for every evaluation: the criterion is exact but its gradient is not.
 
-    Steps are accepted by the value alone; there may be no direction of descent.
+    Steps are accepted by value alone; the search direction may not be one of descent.
     """
     for ascent, _ in descent.ascents(descent.problem.recompute_sites):
         descent.record_step(ascent.point, -ascent.value)

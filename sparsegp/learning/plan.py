@@ -10,12 +10,12 @@ from sparsegp.learning.space import MAX_ROUGH_COLUMNS, SAFE
 from sparsegp.types import Doubles, Integers
 
 MAX_ROWS, MAX_ACTIVE = 16000, 2000
-"""Maximum numbers of rows and active rows of a trial, to bound its time, unless more rows are
-re-estimated from; no lower, since few active rows favour smooth kernels."""
+"""Maximum numbers of rows and active rows of a trial, to bound its time, unless re-estimation uses
+more rows; no lower, since few active rows favour smooth kernels."""
 MAX_HELD_OUT = 4000
 """Maximum number of held-out rows."""
 MAX_ENTRIES, MIN_SAMPLE = 40_000_000, 2000
-"""Limit of rows times columns of a sample, and the number of rows that a sample may always have."""
+"""Limit on rows times columns of a sample, and the number of rows that a sample may always have."""
 FIRST_ROWS, FIRST_ACTIVE = 3000, 300
 """Maximum numbers of rows and active rows of a trial before re-estimation."""
 REGRESSION_CANDIDATES = 30
@@ -25,40 +25,39 @@ MIN_ROWS_FOR_ARD = 100
 MIN_ROWS_FOR_SEARCH = 90
 """With fewer training rows the choice of a default search would be noise."""
 PIXELS, ALIKE = 50, 0.15
-"""So many columns of one range are taken for pixels or spectra if the correlation of neighbours,
-on average, is at least `ALIKE`: it is 0.32 to 0.79 for digits, USPS, MNIST and Isolet."""
+"""At least so many columns with one range count as pixels or spectra if the mean correlation of
+neighbours is at least `ALIKE`: it is 0.32 to 0.79 for digits, USPS, MNIST and Isolet."""
 SPARSE_RATIO = 1 / 3
-"""Ratio of mean to standard deviation of a column of which nine tenths are zero and the others are
-equal."""
+"""Ratio of mean to standard deviation of a column with nine tenths zeros and one other value."""
 MAX_PLAIN = 1e6
 """Largest magnitude of inputs that are also tried without scaling."""
 FEW_ROWS = 250
 """With fewer rows to fit, the default search may end early: cross-validation takes long compared
-with the fit of the run."""
+to the fit of the run."""
 GUARD_ERRORS = 2.0
-"""Standard errors by which the winner must lead a given kernel: the best of many is often best by
-chance."""
+"""Standard errors by which the winner must lead a given kernel: the best of many candidates is
+often best by chance."""
 MIN_ROWS_FOR_WARPING = 250
 """Minimum number of rows to fit for input warping. Below 2000 training rows there is
-cross-validation, and it starts from length scales averaged over the folds, which know a little of
-the held-out rows; it still helps (docs/benchmarks/search.md)."""
+cross-validation, and warping starts from length scales averaged over the folds, into which a little
+of the held-out rows leaks; it still helps (docs/benchmarks/search.md)."""
 MIN_ROWS_FOR_REESTIMATION = 1500
 """Minimum number of rows to fit for re-estimation; with fewer, some kernels must lead clearly."""
 REESTIMATE_ROWS, REESTIMATE_ACTIVE = (8000, 32000), 1000
-"""Rows from which length scales are re-estimated: half of all rows, but at least and at most so
-many; and the maximum number of active rows."""
+"""Rows from which length scales are re-estimated: half of all rows, within these limits; and the
+maximum number of active rows."""
 FEW_COLUMNS, COLUMNS_PER_CLASS = 125, 4
-"""With more columns there are fewer of these rows in proportion; each class counts as four."""
+"""Beyond so many columns these rows become proportionally fewer; each class counts as four."""
 ACTIVE_SIZES = (1000, 2000, 4000)
 """Numbers of active rows to choose from, if the number is not given."""
 NOISY, NOISY_MANY, NOISY_COLUMNS = 0.75, 0.95, 50
-"""NLPP relative to the entropy of the classes, above which labels are mostly noise; the second for
-more than two classes, where length scales still gain above the first. With more encoded columns,
-labels may look like noise until length scales are learnt."""
+"""NLPP, relative to the entropy of the classes, above which labels are mostly noise; the second is
+for more than two classes, where length scales still help above the first. With more encoded columns
+than the third, labels may look like noise until length scales are learnt."""
 
 
 def reestimated_rows(n: int) -> int:
-    """Return the maximum number of rows from which length scales are re-estimated, of n rows."""
+    """Return the maximum number of rows, out of n, from which length scales are re-estimated."""
     least, most = REESTIMATE_ROWS
     return min(max(n // 2, least), most)
 
@@ -66,7 +65,7 @@ def reestimated_rows(n: int) -> int:
 def sample_rows(n: int, p: int, least: int = MAX_ROWS) -> int:
     """Return the maximum number of rows of a sample of n rows with p columns.
 
-    At least `least` rows can be fitted, if there are so many.
+    At least `least` rows can be fitted, if there are as many and `MAX_ENTRIES` allows it.
     """
     most = max(least, reestimated_rows(n)) + MAX_HELD_OUT
     return min(most, max(MIN_SAMPLE, MAX_ENTRIES // p))
@@ -94,22 +93,22 @@ class Plan:
     those of `sizes` that are not too large for a trial.
     """
 
-    first: Size  # of trials of the first candidates, and of those that are learnt from them
+    first: Size  # size of trials of the first candidates, and of those learnt from them
     by_column: bool  # whether per-column length scales, and a metric, are learnt
     count: int | None = None  # number of first candidates; see `Candidates.first`
-    by_warping: bool = False  # whether input warping is learnt from these length scales
-    grown: Sequence[Size] = ()  # of trials of more active rows
+    by_warping: bool = False  # whether input warping is learnt, starting from these length scales
+    grown: Sequence[Size] = ()  # sizes of trials of more active rows
     sizes: Sequence[int] = ()  # numbers of active rows to choose from, ascending; empty if given
-    from_first: bool = False  # learn from the best of the few first too: they make better starts
+    from_first: bool = False  # also learn from the best few first candidates, as better starts
     ends_early: bool = False  # learn no length scales if none leads the kernel of the settings
     errors: float = 0.0  # standard errors by which the winner must lead the kernel of the settings
     safe: int | None = None  # candidate to select unless the winner leads it, see `Search.select`
-    reestimation: Size | None = None  # with which length scales of the best are re-estimated
+    reestimation: Size | None = None  # size of the re-estimation of the best's length scales
     confirmation: Size | None = None  # of trials that decide between kinds, if these have more rows
     n_rows: int = 0  # of the run
     n_active: int = 0  # of the run, unless it is chosen from `sizes`
     is_regression: bool = False
-    noise: float | None = None  # `noise_level`, above which the search ends early
+    noise: float | None = None  # `noise_level`: with a higher NLPP the search ends early
 
     @classmethod
     def of(
@@ -138,7 +137,7 @@ class Plan:
         sizes : sequence of int
             Numbers of active rows to choose from, ascending; empty if the number is given.
         validation : callable
-            Maps a number of rows to how many of them are validation rows and cannot be active.
+            Maps a number of rows to the number of validation rows among them, never active.
         """
         (n, held_out, p, *more), is_regression = shape, n_classes == 0
         n_rows = max((n + held_out, *more))
@@ -182,7 +181,7 @@ class Plan:
     def last(self, n_active: int | None) -> Size | None:
         """Return the size of the last re-estimation, if any; `n_active` was chosen from `sizes`.
 
-        There are no fewer active rows per row than in the run, or length scales come out too long;
+        It has no fewer active rows per row than the run, or length scales would come out too long;
         but half as many where more than the smallest size gain little.
         """
         if (size := self.reestimation) is None:

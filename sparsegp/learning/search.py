@@ -1,11 +1,11 @@
-"""The stages of a search for the kernel, which docs/explanation/search.md describes.
+"""The stages of a search for the kernel, described in docs/explanation/search.md.
 
 They are the methods `compare`, `refine`, `select`, `reestimate`, `grow` and `finish` of `Search`.
 In the first three, candidates are judged by the same held-out rows, which no fit has seen; a sum or
 a kernel with a metric, whose fits take longer, must lead all others. Where labels are mostly noise,
-the last costly stage gains little, and is left out unless earlier ones gained much. Decisions are
+the last costly stage gains little, and is left out unless earlier stages gained much. Decisions are
 made at the end of a stage, when all its trials are known, and depend on nothing else. So the choice
-depends neither on the number of parallel trials, nor on interruptions.
+depends neither on the number of parallel trials nor on interruptions.
 """
 
 import math
@@ -29,7 +29,7 @@ MAX_KINDS = 2
 """Maximum number of kinds of kernel whose length scales are re-estimated."""
 MIN_GAIN, GAIN_DECAY = 0.01, 0.5
 """Fraction of the NLPP that doubling the active rows must gain, since the fit takes four times as
-long; and expected gain of a doubling relative to that of the one before."""
+long; and expected gain of a doubling relative to the previous one."""
 COMPARED, LEARNT, REESTIMATED, GROWN = 1, 2, 4, 5
 """Numbers of the stages that have trials."""
 
@@ -53,7 +53,7 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
 
 @dataclass(eq=False)
 class Search:
-    """State of a search; its stages return whether there was time for all of their trials."""
+    """State of a search; stages return whether there was time for all their trials."""
 
     candidates: Candidates
     plan: Plan
@@ -64,7 +64,7 @@ class Search:
         self.winner = 0
         self.n_active = self.plan.sizes[0] if self.plan.sizes else None  # chosen so far
         self.slower: set[int] = set()  # sums and candidates with a metric, whose fits take longer
-        self.is_reestimated = False  # whether length scales have been
+        self.is_reestimated = False  # whether length scales have been re-estimated
 
     def compare(self) -> bool:
         """Compare the first candidates on few rows."""
@@ -77,8 +77,8 @@ class Search:
     def refine(self) -> bool:
         """Learn per-column length scales, starting from the best smooth and rough kernels.
 
-        Where labels look like noise, the best kernel with `laplace` is tried alone first, since
-        the candidates miss what depends on few columns, or changes quickly with some.
+        Where labels look like noise, the best kernel with `laplace` is first tried alone, since the
+        candidates miss functions that depend on few columns, or change quickly with some.
         """
         if not self.plan.by_column or (self.plan.ends_early and not self._leads()):
             return True
@@ -99,12 +99,12 @@ class Search:
         return complete and self.learn_warping({**probed, **learnt})
 
     def _starts(self, kernels: Mapping[int, Kernel]) -> tuple[list[Candidate], list[Candidate]]:
-        """Return the candidates to learn from, given the kernels from the best on, and slower ones.
+        """Return the candidates to learn from, and slower ones, given the kernels, best first.
 
-        These are the best of each and their sum, or without a sum the second-best rough one if it
-        is nearly as good. If `additive` is the best rough kernel, the best one that can be warped
-        is added, which often gains more. The best kernel that depends on distances alone gets a
-        metric, if it is nearly as good as the best of all.
+        These are the best rough and smooth kernels and, as a slower one, their sum, or without a
+        sum the second-best rough kernel if it is nearly as good. If `additive` is the best rough
+        kernel, the best one that can be warped is added, which often gains more. The best kernel
+        that depends on distances alone gets a metric, if it is nearly as good as the best of all.
         """
         known, best = self.candidates.known, next(iter(kernels), 0)
         least = MIN_ROWS_FOR_SUM_IN_REGRESSION if self.plan.is_regression else MIN_ROWS_FOR_SUM
@@ -127,7 +127,7 @@ class Search:
         if not slower:
             kept.update(n for n in rough[1:2] if self._is_close(n, rough[0]))
         kept.update(self._best_laplace(kernels) if self.plan.by_warping else ())
-        few = self.candidates.n_columns <= MAX_METRIC_COLUMNS  # for a metric
+        few = self.candidates.n_columns <= MAX_METRIC_COLUMNS  # few enough for a metric
         alike = [
             n
             for n, kernel in kernels.items()
@@ -137,12 +137,12 @@ class Search:
         return [known[n] for n in sorted(kept, key=able.index)], slower
 
     def _looks_like_noise(self, kernels: Mapping[int, Kernel]) -> bool:
-        """Return whether labels are mostly noise, and linear kernels nearly as good as the best."""
+        """Return whether labels are mostly noise and linear kernels nearly as good as the best."""
         is_linear = {n: any(isinstance(k, Linear) for k in kernels[n].leaves) for n in kernels}
         return self._ends_after(n for n in kernels if is_linear[n])
 
     def _best_laplace(self, kernels: Mapping[int, Kernel]) -> list[int]:
-        """Return the best candidate with `laplace`, if any: it finds interactions by learning."""
+        """Return the best candidate with `laplace`, if any: it can learn interactions."""
         return [n for n, kernel in kernels.items() if self._warped_start(kernel) is not None][:1]
 
     def learn_warping(self, learnt: Mapping[int, Outcome]) -> bool:
@@ -157,7 +157,7 @@ class Search:
         return len(self._learn([start], "trials of four scales for each column")) == 1
 
     def _warped_start(self, kernel: Kernel) -> Kernel | None:
-        """Return the same function with four length scales per column; None if not applicable."""
+        """Return the same covariance with four length scales per column; None if not applicable."""
         found = with_warping(kernel, self.candidates.n_columns)
         return found if found != kernel else None
 
@@ -174,7 +174,7 @@ class Search:
         return found
 
     def select(self) -> None:
-        """Select the best candidate, or a given or safe one if its lead over that may be chance."""
+        """Select the best candidate, or a given or safe one that it may lead only by chance."""
         self.winner = self._best() if self._leads() else 0
         safe = None if self.plan.errors else self.plan.safe
         if safe in self.outcomes and not self.outcomes[self.winner].leads(self.outcomes[safe]):
@@ -195,12 +195,12 @@ class Search:
     def grow(self) -> bool:
         """Double the number of active rows as long as the expected gain is enough.
 
-        A doubling is expected to gain `GAIN_DECAY` times as much as the one before; below
-        `MIN_GAIN` it is not made. A trial of more than the smallest size would take half as long as
-        the run. For classes there is one only if twice `MIN_GAIN` is expected and a larger size is
-        possible, which is then chosen if twice `MIN_GAIN` is still expected; otherwise the size is
-        chosen without one. In a regression every size up to `MAX_ACTIVE` has one, as outliers make
-        gains uncertain.
+        A doubling is expected to gain `GAIN_DECAY` times as much as the one before; if this is
+        below `MIN_GAIN` it is not made. A trial of more than the smallest size would take half as
+        long as the run. For classes there is one only if twice `MIN_GAIN` is expected and a larger
+        size is possible, which is then chosen if twice `MIN_GAIN` is still expected; otherwise the
+        size is chosen without a trial. In a regression every size up to `MAX_ACTIVE` has a trial,
+        as outliers make gains uncertain.
         """
         gain = math.inf
         for place, size in enumerate(self.plan.grown):
@@ -250,7 +250,7 @@ class Search:
         return True
 
     def finish(self) -> bool:
-        """Re-estimate length scales from all rows; fewer active ones where more gain little."""
+        """Re-estimate length scales from all rows, fewer of them active where more gain little."""
         size = self.plan.last(self.n_active)
         if size is None or not self.is_reestimated:
             return True
@@ -264,10 +264,10 @@ class Search:
     ) -> Mapping[int, float]:
         """Return the NLPP that decides between candidates, given their re-estimated kernels.
 
-        If more rows can be fitted than are re-estimated from, as many as possible are, and the
-        held-out rows are predicted: a kind that is better on few rows need not be on many.
-        Otherwise the rows are fitted from which these kernels were learnt, and those before them
-        are predicted: the NLPP that was minimised is too low, more so with more parameters.
+        If more rows can be fitted than re-estimation uses, as many as possible are fitted, and the
+        held-out rows are predicted: a kind that is better on few rows need not be better on many.
+        Otherwise the rows that the kernels were learnt from are fitted, and those before them are
+        predicted: the NLPP that was minimised is too low, more so with more parameters.
         """
         if len(learnt) == 1:
             return dict.fromkeys(learnt, 0.0)
@@ -280,7 +280,7 @@ class Search:
     def _reestimated(
         self, numbers: Sequence[int], size: Size, first: int = 0
     ) -> Mapping[int, Outcome]:
-        """Re-estimate the length scales of candidates, from the rows from `first` on."""
+        """Re-estimate the length scales of candidates, using the rows from `first` on."""
         how = {"by_column": True, "again": True, "first": first}
         trials = [self._later_trial(n, REESTIMATED, size, **how) for n in numbers]
         return self.try_out(trials, "length scales again")
@@ -294,12 +294,12 @@ class Search:
     def _best_of_kinds(self) -> list[int]:
         """Return the best candidates of up to `MAX_KINDS` kinds that are close to the winner.
 
-        If all of these are sums, and there are more rows than length scales are re-estimated from,
-        the best other kind is added: simple kernels such as `additive` may be far better then.
+        If all of these are sums, and there are more rows than re-estimation uses, the best other
+        kind is added: simple kernels such as `additive` may be far better then.
 
         Kernels that cannot have per-column length scales, such as `linear`, are left out, even the
-        winner. Only the winner may have a metric, since its many parameters were learnt from most
-        of the rows that would judge it.
+        winner. Only the winner may have a metric, since the many parameters of a metric were learnt
+        from most of the rows that would judge it.
         """
         best: dict[object, int] = {}
         for n in [self.winner, *self._ranking()]:
@@ -342,7 +342,7 @@ class Search:
         return Choice(*known, self.n_active, nlpp, ended)
 
     def _best(self) -> int:
-        """Return the best candidate; one whose fits take longer only if it leads the others."""
+        """Return the best candidate, but one with slower fits only if it leads the others."""
         ranking = self._ranking()
         best, plain = ranking[0], [n for n in ranking if n not in self.slower][:1]
         if best not in self.slower or not plain:

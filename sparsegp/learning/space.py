@@ -1,9 +1,9 @@
 """Candidates of a search: kernels and scalings of the inputs.
 
-A grid point is  v * family(c * l)  with l the length scale that `Kernel.fill` takes from the data,
-c on a grid of half octaves and v on a grid of half decades, for inputs scaled by a rule. The first
-candidates are the kernel of the settings, linear kernels, and a few points that did well on tables
-of many kinds; then come points that cover the grid evenly (`spread`).
+A grid point is  v * family(c * l)  with l the length scale that `Kernel.fill` derives from the
+data, c on a grid of half octaves and v on a grid of half decades, for inputs scaled by a rule. The
+first candidates are the kernel of the settings, linear kernels, and a few points that did well on
+tables of many kinds; then come points that cover the grid evenly (`spread`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from sparsegp.types import Doubles
 
 FAMILIES = ("rbf", "matern32", "matern52", "laplace", "additive")
 FACTORS = tuple((2.0**0.5) ** power for power in range(-2, 6))
-"""From l / 2 to 5.7 l, as rougher kernels need longer length scales."""
+"""Factors c, from 1/2 to 5.7, as rougher kernels need longer length scales."""
 VARIANCES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 MAX_ROUGH_COLUMNS = 2000
 """Maximum number of columns for rough kernels, quantile scaling and per-column length scales: with
@@ -26,7 +26,7 @@ more, absolute differences take too long."""
 
 
 class Candidate(NamedTuple):
-    """A kernel as complete text, the scaling rule of its inputs, and a metric."""
+    """A kernel as complete text, the scaling rule for its inputs, and a metric."""
 
     kernel: str
     scaling: str
@@ -60,7 +60,7 @@ columns. Chosen on splits of the training rows of eighteen tables."""
 WIDE_POINTS = (Point(0, 2, 2, -1), Point(0, 2, 2, 0))
 """`rbf` alone, for more columns: words, genes and the like."""
 SAFE = 1
-"""Number of the candidate of the first of these points: rough, and with quantile scaling."""
+"""Number of the candidate for the first of `INITIAL_POINTS`: rough, with quantile scaling."""
 LEVEL = 10.0
 """Prior variance of the constant of a linear function, and of all of its slopes together."""
 
@@ -88,7 +88,7 @@ class Candidates:
     """
 
     kernel: str  # text of the kernel of the settings
-    # of the scaled columns (p,) by scaling rule, the rule of the settings first
+    # variances of the scaled columns (p,) by scaling rule, the rule of the settings first
     variances: Mapping[str, Doubles]
     seed: int
 
@@ -108,10 +108,10 @@ class Candidates:
             slope = LEVEL / (float(each.sum()) or 1.0)
             self.known.append(Candidate(str(parse(f"{LEVEL} + {slope:.6g}*linear")), rule))
         self.n_first = len(self.known)
-        self.safe = SAFE if few else self.n_first - 1  # for very few rows; `linear` if many columns
+        self.safe = SAFE if few else self.n_first - 1  # for very few rows; with many columns linear
 
     def first(self, count: int | None = None) -> list[int]:
-        """Return the numbers of the first candidates; by default no points of `spread`."""
+        """Return the numbers of the first candidates, by default without points of `spread`."""
         count = self.n_first if count is None else count
         found = dict.fromkeys(range(min(count, self.n_first)))
         for point in spread(self.seed, self.sizes) if count > self.n_first else ():
@@ -121,7 +121,7 @@ class Candidates:
         return list(found)
 
     def _number(self, point: Point) -> int:
-        """Return the number of a point, added to `known` if it is new."""
+        """Return the number of a point's candidate, adding it to `known` if it is new."""
         rule = list(self.variances)[point.scaling]
         candidate = Candidate(str(point.kernel(self.variances[rule])), rule)
         if candidate not in self.known:

@@ -1,4 +1,4 @@
-"""Trials of a search, their outcomes on held-out rows, and what it chose."""
+"""Trials of a search, their outcomes on held-out rows, and the choice made."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +22,13 @@ class Trial:
     number: int  # of the candidate, from 0
     kernel: str  # its text, complete
     scaling: str  # the scaling rule of the inputs
-    rung: int  # the stage
-    rows: int  # how many are fitted, from the beginning of the sample
+    rung: int  # number of the stage
+    rows: int  # number of rows fitted, from the beginning of the sample
     n_active: int
     by_column: bool = False  # per-column length scales are learnt first, starting from that kernel
     metric: str = NONE  # learnt before the fit
     again: bool = False  # re-estimate length scales from `rows`, held-out ones too, without a fit
-    first: int = 0  # where these rows begin; without `by_column`, those before are predicted
+    first: int = 0  # where these rows begin; without `by_column`, the rows before are predicted
 
     @classmethod
     def of(
@@ -44,23 +44,23 @@ class Outcome:
     """Outcome of a trial on the held-out rows.
 
     `nlpp` is the mean of -log p of the true class or target, in nats; two-fold cross-validated if
-    length scales were only re-estimated. Of each held-out row, `log_p` (m,) holds log p times its
+    length scales were only re-estimated. For each held-out row, `log_p` (m,) holds log p times its
     weight over the mean weight.
     """
 
     kernel: str  # with the length scales that were learnt
     nlpp: float | None  # None if the trial failed
-    error: float | None  # in a regression mean squared error over the variance of the targets
+    error: float | None  # error rate; in a regression MSE over the variance of the targets
     ece: float | None  # expected calibration error with 15 bins of equal width, for classes
     seconds: float  # processor time
     failure: str = ""  # why the trial failed, if it did
     log_p: Doubles = field(default_factory=lambda: np.empty(0), compare=False, repr=False)
 
     def leads(self, other: "Outcome", errors: float = 1.0) -> bool:
-        """Return whether it is better on average by more than `errors` standard errors."""
+        """Return whether its mean log p is higher by more than `errors` standard errors."""
         if self.nlpp is None or other.nlpp is None:
             return self.nlpp is not None
-        m = min(len(self.log_p), len(other.log_p))  # fits to more rows hold out fewer, the last
+        m = min(len(self.log_p), len(other.log_p))  # fits to more rows hold out only the last ones
         gains = self.log_p[-m:] - other.log_p[-m:]
         error = float(gains.std()) / math.sqrt(m)
         return float(gains.mean()) > errors * error
@@ -69,7 +69,7 @@ class Outcome:
 def gain_of(outcome: Outcome, before: Outcome, is_regression: bool = False) -> float:
     """Return the relative decrease of the NLPP, 0 if it is within one standard error.
 
-    It is 0 too if either trial failed. In a regression it is absolute, in nats, as the NLPP of a
+    It is also 0 if either trial failed. In a regression it is absolute, in nats, as the NLPP of a
     density may be negative.
     """
     if outcome.nlpp is None or before.nlpp is None or not outcome.leads(before):
@@ -78,16 +78,16 @@ def gain_of(outcome: Outcome, before: Outcome, is_regression: bool = False) -> f
 
 
 TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]
-"""Runs trials, which a text describes, and returns outcomes by candidate number; fewer if time runs
-out."""
+"""Runs trials, given a text that describes them, and returns outcomes by candidate number; fewer if
+time runs out."""
 
 
 @dataclass(frozen=True)
 class Choice:
     """Result of a search.
 
-    `nlpp` is that of its last trial on the held-out rows; optimistic if that used length scales
-    re-estimated from these rows too, and None if no trial of it has succeeded.
+    `nlpp` is from its last trial on the held-out rows; it is optimistic if that trial used length
+    scales re-estimated from these rows too, and None if no trial of it has succeeded.
     """
 
     kernel: str  # its text in full precision

@@ -2,7 +2,7 @@
 
 To add one, write a file with a frozen dataclass ``class Mine(Likelihood, name="mine")`` that
 defines ``log_density``, import it here, and add an instance to the contract in
-``tests/likelihoods/test_contract.py``. Other methods that it overrides replace quadrature.
+``tests/likelihoods/test_contract.py``. Override other methods to replace quadrature.
 """
 
 from sparsegp.likelihoods.base import LIKELIHOODS as LIKELIHOODS

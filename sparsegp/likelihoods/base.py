@@ -3,7 +3,7 @@
 For marginals u ~ N(mean, diag(variance)), inference needs the expectation Z = E[p(y|u)] and the
 first two derivatives of log Z with respect to the means (Seeger, Lawrence & Herbrich 2006,
 appendix B.1; SLH below). By default they are computed from `log_density` by quadrature (appendix
-B.2); most subclasses have something better.
+B.2); most subclasses override this with faster or more accurate methods.
 """
 
 from abc import ABC, abstractmethod
@@ -29,8 +29,8 @@ DIFFERENCE = 1e-5
 class Moments:
     """Log Z, Z = E[p(y|u)], of n rows with R latent values, and its derivatives.
 
-    The moment-matching site has the precision nu / (1 - a nu), with a the latent variance and nu
-    the curvature.
+    The moment-matching site has the precision nu / (1 - a nu), where a is the latent variance and
+    nu the curvature.
     """
 
     log_z: Doubles  # (n,)
@@ -47,8 +47,8 @@ class Likelihood(Checked, Member, ABC):
 
     A subclass is a frozen dataclass; ``class Probit(Likelihood, name="probit")`` registers it in
     `LIKELIHOODS`. Its fields are floats, integers or tuples of floats, optionally with a range
-    (`fields.setting`). Results for a row are the same, to the bit, whichever rows it is evaluated
-    with. Variances are positive; `log_z` also accepts zero.
+    (`fields.setting`). Results for a row are bit-identical whichever rows it is evaluated with.
+    Variances are positive; `log_z` also accepts zero.
     """
 
     family: ClassVar[Registry[Any]] = LIKELIHOODS
@@ -59,28 +59,28 @@ class Likelihood(Checked, Member, ABC):
     ordered: ClassVar[bool] = False
     """Whether the order of the classes matters."""
     curvature_bound: ClassVar[float] = 0.0
-    """Upper bound of the eigenvalues of -d2 log p(y|u) / du du'; 0 if there is none. Variational
+    """Upper bound on the eigenvalues of -d2 log p(y|u) / du du'; 0 if there is none. Variational
     sites and the posterior of all rows need one."""
     metric_curvature: ClassVar[float] = 1.0
-    """Curvature to use in the metric of an ascent, which need not be a bound."""
+    """Curvature to use in the metric of an ascent; it need not be a bound."""
     noise_precision: ClassVar[float] = 1.0
     """Precision of the noise in the likelihood. If it `has_score_bounds`, log Z for means m and a
-    shared variance s is log Z for the means m / sqrt(1 + noise_precision s) without variance."""
+    shared variance s is log Z for the means m / sqrt(1 + noise_precision s) and zero variance."""
     curvature_form: ClassVar[str] = ""
-    """Form of dense/precisions.py in which `curvature` is returned; empty if there is none."""
+    """Form in dense/precisions.py of what `curvature` returns; empty if there is no `curvature`."""
     has_biases: ClassVar[bool] = False
     """Whether the parameters are biases, which are added to the latent values."""
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return the likelihood with its initial parameters, by default those of its fields.
+        """Return the likelihood with its initial parameters, by default its fields' defaults.
 
         Parameters
         ----------
         n_classes : int
             Ignored if labels are numbers.
         n_nodes : int
-            Nodes of one-dimensional quadrature, for likelihoods with a fixed number.
+            Nodes of one-dimensional quadrature, for likelihoods that use a fixed number.
 
         Raises
         ------
@@ -107,11 +107,11 @@ class Likelihood(Checked, Member, ABC):
 
     @property
     def has_score_bounds(self) -> bool:
-        """Whether scores have the upper bounds that lazy selection needs."""
+        """Whether scores have upper bounds, which lazy selection needs."""
         return False
 
     def gradient(self, latent: Doubles, target: Any) -> tuple[Doubles, Doubles]:
-        """Return log p(y|u) (n,), and its gradient in the latent values (n, R)."""
+        """Return log p(y|u) (n,), and its gradient with respect to the latent values (n, R)."""
         raise NotImplementedError
 
     def mean_gradient(self, mean: Floats, target: Any) -> tuple[Doubles, Floats]:
@@ -126,7 +126,7 @@ class Likelihood(Checked, Member, ABC):
         """Return log Z and its derivatives.
 
         The default uses only `log_density`. For R = 1 it is accurate to double precision if the
-        density is smooth and log-concave (1e-15 / variance for the curvature). For R > 1 it is a
+        density is smooth and log-concave (1e-15 / variance for the curvature). For R > 1 it uses a
         product rule about the means, with up to 4096 points, or 3^R if that is more.
 
         Parameters
@@ -148,7 +148,7 @@ class Likelihood(Checked, Member, ABC):
             )
         with np.errstate(divide="ignore", invalid="ignore"):  # no derivatives at zero variance
             slope, curvature = shift / np.sqrt(variance), (1.0 - spread) / variance
-        if self.log_concave:  # so is Z: negative values are rounding or quadrature error
+        if self.log_concave:  # so is Z: negative values are rounding or quadrature errors
             curvature = np.maximum(curvature, 0.0)
         return Moments(log_z, slope, curvature)
 
@@ -193,7 +193,7 @@ class Likelihood(Checked, Member, ABC):
         """Return the likelihood for latent values that have been divided by a temperature.
 
         Biases and thresholds are divided too: p(y | (u + b) / T) is the tempered likelihood of
-        u / T. The default has no thresholds.
+        u / T. The default handles biases only.
         """
         return self.with_parameters(self.parameters() / temperature) if self.has_biases else self
 
@@ -228,7 +228,7 @@ class Likelihood(Checked, Member, ABC):
     def parameter_gradient(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
         """Return d log Z / d parameters, (n, q) (SLH eq. 12); arguments as for `moments`.
 
-        For biases these are the slopes; otherwise the default uses central differences.
+        Derivatives for biases are the slopes; for others the default uses central differences.
         """
         given = self.parameters()
         if self.has_biases:
@@ -243,7 +243,7 @@ class Likelihood(Checked, Member, ABC):
         return columns.T
 
     def to_json(self) -> dict[str, Any]:
-        """Return name and fields as plain JSON values."""
+        """Return the name and fields as plain JSON values."""
         pairs = asdict(self).items()
         return {"name": self.name, **{k: list(x) if isinstance(x, tuple) else x for k, x in pairs}}
 

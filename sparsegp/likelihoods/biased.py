@@ -11,7 +11,7 @@ from sparsegp.types import Doubles, Integers
 
 
 class Biased(Likelihood):
-    """A likelihood with biases, which a subclass declares as a field, in its own field order.
+    """A likelihood with biases; each subclass declares the field, in its own field order.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Biased(Likelihood):
         return replace(likelihood, **likelihood._fields_of(np.zeros(n_classes)))
 
     def n_latent(self, n_classes: int) -> int:
-        """Return K: a row has one latent value per class."""
+        """Return K: there is one latent value per class."""
         return n_classes
 
     def decide(self, mean: Doubles, variance: Doubles) -> Integers:
@@ -45,7 +45,7 @@ class Biased(Likelihood):
 
     @property
     def has_score_bounds(self) -> bool:
-        """Whether biases are zero: Z then depends on m / sqrt(1 + noise_precision s) alone."""
+        """Whether all biases are zero: Z then depends on m / sqrt(1 + noise_precision s) alone."""
         return not any(self.biases)
 
     @property

@@ -56,7 +56,7 @@ class Binary(Likelihood):
 
     @abstractmethod
     def _link_derivatives(self, margin: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-        """Return the first and minus the second and third derivatives of log f."""
+        """Return the first, minus the second and minus the third derivative of log f."""
 
     def log_density(self, latent: Doubles, target: Any) -> Doubles:
         """Return log p(y|u); see `Likelihood`."""

@@ -3,9 +3,9 @@
 For the softmax, and if the latent values of a row are correlated, the average is over points: a
 product rule for up to three latent values of moderate variance, otherwise a Sobol sequence with a
 fixed seed, which is far more accurate for smooth functions than as many random points. With large
-variances the probabilities are steps between the nodes of a product rule: at a standard deviation
-of 3 both have an error of 4e-4; at 30 it is 2e-3 for the sequence and 7e-2 for the rule (softmax of
-two classes).
+variances the probabilities change abruptly between the nodes of a product rule: at a standard
+deviation of 3 both have an error of 4e-4; at 30 it is 2e-3 for the sequence and 7e-2 for the rule
+(softmax of two classes).
 """
 
 from functools import cache

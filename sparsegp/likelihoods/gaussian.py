@@ -1,4 +1,4 @@
-"""Gaussian noise, for regression; matching moments is exact inference then."""
+"""Gaussian noise, for regression: moment matching is then exact inference."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ class Gaussian(Likelihood, name="gaussian"):
     Raises
     ------
     SettingsError
-        If the noise variance is smaller, or not a number.
+        If the noise variance is smaller than that, or not a number.
     """
 
     noise_variance: float = setting(0.1, least=1e-30)
@@ -55,7 +55,7 @@ class Gaussian(Likelihood, name="gaussian"):
         return Moments(log_z[:, 0], residual / total, 1.0 / total)
 
     def predictive(self, mean: Doubles, variance: Doubles) -> tuple[Doubles, Doubles]:
-        """Return mean and variance of the target, (n,), from those of the latent value, (n, 1)."""
+        """Return the mean and variance of the target, (n,), given the latent ones, (n, 1)."""
         return mean[:, 0], variance[:, 0] + self.noise_variance
 
     def loss(self, mean: Doubles, variance: Doubles, target: Any) -> Doubles:
@@ -72,7 +72,7 @@ class Gaussian(Likelihood, name="gaussian"):
         return np.log([self.noise_variance])
 
     def _fields_of(self, values: Doubles) -> dict[str, Any]:
-        with np.errstate(over="ignore"):  # an infinite noise variance is refused
+        with np.errstate(over="ignore"):  # an infinite noise variance is rejected
             return {"noise_variance": float(np.exp(values[0]))}
 
     def parameter_gradient(

@@ -1,10 +1,10 @@
 """Logistic likelihood: the second of two classes has the odds exp(u + beta).
 
 Expectations are one-dimensional integrals by the trapezoid rule. The logarithm of the logistic
-function bends over a length of about 3, the Gaussian with variance s^2 over s. If s is small, or
-the tilted density lies far from the bend, nodes are equally spaced in units of s about the mode.
-Otherwise they are equally spaced in t = asinh(u / 3) + u / s: dense about zero, where the bend is,
-and as wide as the Gaussian allows elsewhere. So the number of nodes hardly depends on s.
+function bends over a length of about 3, that of the Gaussian with variance s^2 over s. If s is
+small, or the tilted density lies far from the bend, nodes are equally spaced in units of s about
+the mode. Otherwise they are equally spaced in t = asinh(u / 3) + u / s: dense about zero, where the
+bend is, and as sparse as the Gaussian allows elsewhere. So their number hardly depends on s.
 """
 
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum, 
 from sparsegp.types import Doubles, Floats
 
 SMALL = (1.0, 2.0)
-"""Scales up to which nodes are equally spaced, at distances of `STEPS` times the scale."""
+"""Scales up to which nodes are equally spaced, with steps of `STEPS` times the scale."""
 STEPS = (0.6, 0.35)
 REACH = 8.6
-"""Half the range of the nodes, in units of the scale: the tilted density falls by e^-37."""
+"""Half the range of the nodes, in units of the scale, over which the tilted density falls to e^-37
+of its maximum."""
 STRAIGHT = 30.0
-"""Beyond this |u| the logistic function is 1 or an exponential: its logarithm is not curved."""
+"""Beyond this |u| the logistic function is 1 or an exponential, and its logarithm is linear."""
 LENGTH = 3.0
 """Nodes are dense for |u| up to this: the function has poles at +-i pi."""
 STRETCHED_STEP = 0.4
 NEWTON_STEPS = 6
-CHUNK = 512
-"""Rows computed at a time, so that temporaries stay in cache."""
+CHUNK = 512  # rows computed at a time, so that temporaries stay in cache
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Logistic(Binary, name="logistic"):
                 m, s = mean[rows[piece]], scale[rows[piece]]
                 if some < len(STEPS):
                     found = _by_equal_steps(m, s, STEPS[some])
-                else:  # the common nodes of a half octave
+                else:  # nodes shared by all scales of a half octave
                     u, log_f, q = _stretched(some - len(STEPS))
                     found = _sums((u - m) / s, log_f - np.log(s), q, s)
                 out[:, rows[piece]] = found
@@ -78,7 +78,7 @@ def _nearest_to_zero(mean: Doubles, scale: Doubles) -> Doubles:
 
 
 def _by_equal_steps(mean: Doubles, scale: Doubles, step: float) -> tuple[Floats, ...]:
-    """Return log Z, slope and curvature, (n,) each, using nodes about the mode."""
+    """Return log Z, slope and curvature, (n,) each, with equally spaced nodes about the mode."""
     variance = scale * scale
     u = _nearest_to_zero(mean, scale)
     for _ in range(NEWTON_STEPS):
@@ -92,7 +92,7 @@ def _by_equal_steps(mean: Doubles, scale: Doubles, step: float) -> tuple[Floats,
 
 @cache
 def _stretched(octave: int) -> tuple[Doubles, Doubles, Doubles]:
-    """Return nodes u, log of weight times logistic function, and 1 - logistic, (q, 1) each.
+    """Return nodes u, the log of weight times logistic function, and 1 - logistic, (q, 1) each.
 
     With v = asinh(u / 3), t = v + (3 / s) sinh v is convex for v > 0, so Newton's method started
     above its root decreases towards it.
@@ -127,7 +127,7 @@ def _sums(x: Doubles, log_f: Doubles, q: Doubles, scale: Doubles) -> tuple[Float
     weight = np.exp(terms - log_z)
     slope = ordered_sum(weight * q)
     weighted = weight * (x - ordered_sum(weight * x))
-    # if q is the same at all nodes rounding may make the covariance negative
+    # rounding may make the covariance negative if q is the same at all nodes
     cross = np.maximum(-ordered_sum(weighted * (q - slope)), 0.0)
     spread = ordered_sum(weighted * x)
     with np.errstate(divide="ignore", invalid="ignore"):  # no curvature at zero variance

@@ -4,9 +4,9 @@ y_k ~ N(m_k, v_k^2) with v_k^2 = 1 + s_k, and
 
     Z_i = P(y_i > y_j for all j != i) = E_u[prod_{j != i} Phi((v_i u + m_i - m_j) / v_j)]
 
-(Girolami & Rogers 2006, eq. 3.1, 5.5 and appendix B). With s = 0 the gradient of log Z_i is the p
-of their eq. 4.3 and 4.4. Only one-dimensional integrals are needed. Biases, one per class, are
-added to the means (Seeger, Lawrence & Herbrich 2006, eq. 8 and appendix D).
+(Girolami & Rogers 2006, eq. 3.1, 5.5 and appendix B). With s = 0 the gradient of log Z_i is p in
+their eq. 4.3 and 4.4. Only one-dimensional integrals are needed. Biases, one per class, are added
+to the means (Seeger, Lawrence & Herbrich 2006, eq. 8 and appendix D).
 """
 
 from collections.abc import Iterator
@@ -34,14 +34,14 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 CHUNK_VALUES = 1 << 15
 """Latent values processed at a time, so that temporaries stay in cache."""
 STEEPEST = 1e4
-"""Maximum ratio of standard deviations, with which the number of nodes grows: steeper steps of the
-integrand become as steep as this, which changes probabilities by at most 4e-5."""
+"""Maximum ratio of standard deviations, as the number of nodes grows with it: steeper steps of the
+integrand are made as steep as this, which changes probabilities by at most 4e-5."""
 MAX_NODES = 500
-"""Maximum `n_nodes`; more than some dozens make no difference."""
+"""Maximum `n_nodes`; more than a few dozen make no difference."""
 COARSE = 12
 """Number of nodes up to which the quadrature error is at least that of single precision."""
 RANGE = 4.8
-"""Length over which `n_nodes` nodes lie in `log_probabilities`, in standard deviations."""
+"""Length on which `log_probabilities` places `n_nodes` nodes, in standard deviations."""
 REACH = 6.5
 """Lead of the target, in latent units, beyond which `mean_gradient` leaves a class out."""
 
@@ -53,8 +53,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     Parameters
     ----------
     n_nodes : int
-        Quadrature nodes if the classes share the variance; otherwise each row has more, as its
-        variances require.
+        Quadrature nodes if the classes share the variance; otherwise each row has more, as many as
+        its variances require.
     biases : tuple of float
         One per class; an empty tuple means zeros. `mean_gradient` ignores them.
 
@@ -84,7 +84,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     def moments(self, mean: Doubles, variance: Doubles, target: Integers) -> Moments:
         """Return log Z and its derivatives for all K classes, with one quadrature per row.
 
-        It is the one for different variances, even if the variance is (n, 1); see `Likelihood`.
+        This is the rule for unequal variances, even if the variance is (n, 1); see `Likelihood`.
         """
         mean, variance = self._biased(mean), np.broadcast_to(variance, mean.shape)
         n, n_classes = mean.shape
@@ -126,7 +126,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
     def gradient(self, latent: Doubles, target: Integers) -> tuple[Doubles, Doubles]:
         """Return log p(y|u) (n,) and its gradient (n, K).
 
-        The gradient sums to zero over the classes, because p depends only on differences.
+        The gradient sums to zero over the classes because p depends only on differences.
         """
         log_z, pull = np.empty(len(target)), np.empty((latent.shape[1] - 1, len(target)))
         for rows, _, _, terms in self._quadrature(self._biased(latent), None, target):
@@ -140,8 +140,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         Classes that trail the target by more than `REACH` are left out: each changes log Z by less
         than 3e-6 and its gradient by less than 8e-6. With one rival left there is a closed form;
         with more, three quarters of the nodes, closer together, are enough: with `n_nodes` = 12,
-        log Z has an error of 2e-4 and its gradient of 5e-4 for up to 10 classes, 1e-3 and 4e-3 for
-        26. The precision is that of the means.
+        the errors of log Z and its gradient are 2e-4 and 5e-4 for up to 10 classes, 1e-3 and 4e-3
+        for 26. The precision is that of the means.
         """
         every = np.arange(len(target))
         gap = mean[every, target][:, np.newaxis] - mean
@@ -168,8 +168,8 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
 
             -d2 log Z / dg_j dg_k = delta_jk E_w[h_j (z_j + h_j)] - Cov_w(h_j, h_k)
 
-        because h' = -h (z + h). Rows and columns sum to zero; the eigenvalues are between 0, as Z
-        is log-concave, and 1.
+        because h' = -h (z + h). Rows and columns sum to zero. The eigenvalues are at least 0, as Z
+        is log-concave, and at most 1.
         """
         out = np.empty((*mean.shape, mean.shape[1]))
         for rows, gap, _, terms in self._quadrature(self._biased(mean), None, target):
@@ -184,7 +184,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         return out
 
     def curvature_gradient(self, mean: Doubles, target: Integers, weights: Doubles) -> Doubles:
-        """Return the gradient of tr(W C), C the `curvature`, in the means, for symmetric W, (n, K).
+        """Return the gradient of tr(W C) in the means, (n, K), for the `curvature` C, symmetric W.
 
         With W' the weights of the gaps, c = h - E[h] and h' = -h (z + h), minus the derivative of
         tr(W C) with respect to g_l is
@@ -225,7 +225,7 @@ class MultinomialProbit(Biased, name="multinomial_probit"):
         for rows in pieces(len(mean), CHUNK_VALUES // mean.shape[1]):
             gap, ratio = _gaps(mean[rows], variance[rows], target[rows])
             steepness = np.maximum(ratio / STEEPEST, 1.0)
-            gap, ratio = gap / steepness, ratio / steepness  # steps stay where they are
+            gap, ratio = gap / steepness, ratio / steepness  # the steps' positions do not change
             every, wide = np.arange(rows.start, rows.stop), np.broadcast_to(ratio, gap.shape)
             for some, terms in rule(gap, ratio, self.n_nodes):
                 yield every[some], gap[:, some], wide[:, some], terms
@@ -245,8 +245,8 @@ def _curvatures(terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Fl
         -v_j^2 d2 log Z / dm_j^2 = E_w[H_j (z_j + H_j)] - Var_w(H_j)
                                  = Cov_w(H_j, S - r_j H_j - u) / r_j
 
-    The last forms follow by integration by parts. As hazards decrease with u they are nonnegative
-    for any positive weights, and they are accurate where the first ones are small differences.
+    The last forms follow by integration by parts. As hazards decrease with u, they are nonnegative
+    for any positive weights, and they stay accurate where the first forms cancel.
     """
     u, h, weight = terms.node, terms.hazard, terms.weight
     scaled = ratio[:, np.newaxis] * h
@@ -254,8 +254,8 @@ def _curvatures(terms: ProductTerms, ratio: Doubles) -> tuple[Floats, Floats, Fl
     mean_h = ordered_sum(weight * h, axis=1)
     own = -ordered_sum(weight * total * (u - ordered_sum(weight * u)))
     other = weight * (h - mean_h[:, np.newaxis]) * (total - u - scaled)
-    # they are one minus the variance of a standard normal value given that i wins: values outside
-    # [0, 1] are rounding errors
+    # one minus the variance of a standard normal variable given that i wins: values outside [0, 1]
+    # are rounding errors
     rival = np.clip(ordered_sum(other, axis=1) / ratio, 0.0, 1.0)
     return -mean_h, rival, np.clip(own, 0.0, 1.0)
 
@@ -274,7 +274,7 @@ def _third(terms: ProductTerms, gap: Doubles, of_gaps: Doubles) -> Floats:
 
 
 def _assemble_gradient(pull: Floats, target: Integers) -> Doubles:
-    """Return the gradient (n, K) from that of the classes j != i, (K - 1, n)."""
+    """Return the gradient (n, K), given its elements for the classes j != i, (K - 1, n)."""
     gradient = np.empty((len(target), len(pull) + 1))
     gradient[_others(target, len(pull) + 1)] = pull.T.reshape(-1)
     gradient[np.arange(len(target)), target] = -ordered_sum(pull)

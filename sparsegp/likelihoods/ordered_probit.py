@@ -4,8 +4,8 @@ With thresholds b, y = k if b_(k-1) < u + e < b_k with e ~ N(0, 1), so that
 
     Z = Phi(hi) - Phi(lo),  hi, lo = (b_k - m) / v, (b_(k-1) - m) / v,  v^2 = 1 + a
 
-and the derivatives of log Z are those of a truncated normal distribution. Differences are computed
-on the side of zero where Phi is small, from Mills' ratios, so that no digits cancel.
+and the derivatives of log Z are moments of a truncated normal distribution. Differences are
+computed on the side of zero where Phi is small, from Mills' ratios, so that no digits cancel.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from sparsegp.types import Doubles
 
 @dataclass(frozen=True)
 class OrderedProbit(Likelihood, name="ordered_probit"):
-    """p(y = k|u) = Phi(b_k - u) - Phi(b_(k-1) - u) with b_(-1), b_(K-1) infinite.
+    """p(y = k|u) = Phi(b_k - u) - Phi(b_(k-1) - u) with b_(-1) = -inf, b_(K-1) = inf.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
 
     @classmethod
     def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return thresholds that make all classes equally probable for a latent variance of one.
+        """Return the likelihood that makes all classes equally probable at latent variance one.
 
         Raises
         ------
@@ -60,12 +60,12 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
         return super().start(n_classes)._dividing(np.arange(1, n_classes) / n_classes, 1.0)
 
     def suited_to(self, variance: float, target: Any) -> Self:
-        """Return thresholds by which the prior probabilities are the shares of the classes."""
+        """Return the likelihood whose prior class probabilities are the shares of the classes."""
         shares = np.cumsum(np.bincount(target, minlength=len(self.thresholds) + 1)) / len(target)
         return self._dividing(shares[:-1], variance)
 
     def _dividing(self, shares: Doubles, variance: float) -> Self:
-        """Return thresholds with these prior probabilities below them."""
+        """Return the likelihood with these prior probabilities below its thresholds."""
         thresholds = np.sqrt(1.0 + variance) * ndtri(shares)
         return replace(self, thresholds=tuple(thresholds.tolist()))
 
@@ -108,20 +108,20 @@ class OrderedProbit(Likelihood, name="ordered_probit"):
         return np.concatenate([self.thresholds[:1], np.log(np.diff(self.thresholds))])
 
     def _fields_of(self, values: Doubles) -> dict[str, Any]:
-        with np.errstate(over="ignore"):  # infinite thresholds are refused
+        with np.errstate(over="ignore"):  # infinite thresholds are rejected
             steps = np.concatenate([values[:1], np.exp(values[1:])])
         return {"thresholds": tuple(np.cumsum(steps).tolist())}
 
 
 def truncated_normal_moments(low: Doubles, high: Doubles, width: Doubles) -> tuple[Doubles, ...]:
-    """Return log probability and moments of a standard normal value between two bounds.
+    """Return the log probability and moments of a standard normal value between two bounds.
 
     Parameters
     ----------
     low, high : Doubles
         Bounds, which may be infinite.
     width : Doubles
-        Their difference, which may be known to more digits.
+        Their difference, which the caller may know to more digits.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Reading likelihoods from texts: ``probit``, or ``probit(-1.5)`` with values for its fields."""
+"""Parser of likelihood texts: ``probit``, or ``probit(-1.5)`` with values for its fields."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from sparsegp.texts import read
 
 @dataclass(frozen=True)
 class LikelihoodSpec:
-    """A likelihood as a text describes it."""
+    """A likelihood as described by a text."""
 
     family: type[Likelihood]
     given: Likelihood | None = None  # the likelihood itself, if the text has values

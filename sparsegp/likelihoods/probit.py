@@ -13,7 +13,7 @@ from sparsegp.types import Doubles
 FAR = -30.0
 """Below this -H'(z) is computed from its series."""
 SERIES = (0.0, -1.0, 6.0, -50.0, 518.0, -6354.0)
-"""Coefficients of z^-2k in the expansion of -H'(z) - 1 for z to minus infinity."""
+"""Coefficients of z^-2k in the expansion of -H'(z) - 1 as z tends to minus infinity."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Probit(Binary, name="probit"):
 
 
 def hazard_rate(z: Doubles) -> Doubles:
-    """Return -H'(z) = H(z) (z + H(z)), any shape; it decreases from one to zero.
+    """Return -H'(z) = H(z) (z + H(z)), which decreases from one to zero; any shape.
 
     For z far below zero, where z + H is a difference of large numbers, a series is used.
     """
     h = hazard(z)
-    with np.errstate(over="ignore"):  # in the branch that is not taken
+    with np.errstate(over="ignore"):  # where the other branch is taken
         t = np.minimum(z, FAR) ** -2.0
     series = 1.0 + np.polynomial.polynomial.polyval(t, SERIES)
     return np.where(z < FAR, series, h * (z + h))

@@ -1,19 +1,19 @@
-"""Gaussian sites that approximate likelihood terms, and the rules by which they are set.
+"""Gaussian sites that approximate likelihood terms, and the rules that set them.
 
-A row with latent marginals N(h, a) is included with a site N(u | m, 1/pi). Whatever the rule, it
-adds mu = (k - M^T M[:, i]) / length to the stub, and the latent means change by mu step with
+A row with latent marginals N(h, a) is included with a site N(u | m, 1/pi). Whatever the rule, this
+adds mu = (k - M^T M[:, i]) / length to the stub, and changes the latent means by mu step, with
 
     length = sqrt(1/pi + a)        step = (m - h) / length
 
-In terms of alpha = d log Z / dh and nu = -d2 log Z / dh2 moment matching (SLH appendix B.1) is
+In terms of alpha = d log Z / dh and nu = -d2 log Z / dh2, moment matching (SLH appendix B.1) gives
 length = nu^(-1/2), step = alpha nu^(-1/2), m = h + alpha / nu and pi = nu / (1 - a nu).
 
 A row of weight w has the term t(u)^w, which stands for w copies of the row, and its site is the
 w-th power of the site of one copy, N(u | m, 1/(w pi)). Variational sites are Gaussian bounds: the
 slope and the curvature bound of w log p(y|u) are w times those of log p(y|u), so its bound has the
-same mean and w times the precision. For Gaussian noise it is exact, noise of variance sigma^2 / w.
-For matched moments it is the site of copies at convergence of expectation propagation; copies
-included one after the other, each with the previous ones in its cavity, would get other sites.
+same mean and w times the precision. For Gaussian noise the site is exact: noise of variance
+sigma^2 / w. With moment matching it is the site that copies have at convergence of expectation
+propagation; copies included one by one, each with those before in its cavity, would differ.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ class Sites:
 
 
 Rule: TypeAlias = Callable[[Any, Doubles, Doubles, Any], Sites]
-"""Maps likelihood, latent means (n, R), variances (n, C) and targets (n,) to sites."""
+"""Maps a likelihood, latent means (n, R), variances (n, C) and targets (n,) to sites."""
 
 RULES: Registry[Rule] = Registry("site rule")
 
@@ -55,7 +55,7 @@ RULES: Registry[Rule] = Registry("site rule")
 def variational(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> Sites:
     """Return the sites N(h + p / b, 1 / b), with b the bound on the curvature of log p(y|u).
 
-    p is the gradient of log p(y|u) at the means h. The site is a Gaussian lower bound of the term
+    p is the gradient of log p(y|u) at the means h. The site is a Gaussian lower bound on the term
     that touches it at h (Böhning & Lindsay 1988). For the multinomial probit b is one, the
     precision of its auxiliary variables, which gives the variational posterior of GR eq. 4.3 and
     4.4.
@@ -71,7 +71,7 @@ def variational(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) 
 def moments(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> Sites:
     """Return the sites that match the moments of the tilted marginals (SLH eq. 7, appendix B.1).
 
-    A site has zero precision if log Z has no curvature, or no variance is left after rounding.
+    A site has zero precision if log Z has no curvature, or rounding has left no latent variance.
     """
     found = likelihood.moments(mean, np.maximum(variance, 0.0), target)
     alpha, nu = found.slope, found.curvature
@@ -91,7 +91,7 @@ def moments(likelihood: Any, mean: Doubles, variance: Doubles, target: Any) -> S
 class SiteRule:
     """A likelihood, and the rule that turns its terms into sites.
 
-    Rows are included if the precision of their site exceeds a threshold (epsilon of SLH
+    Rows are included if a precision of their site exceeds a threshold (epsilon of SLH
     algorithm 1).
     """
 

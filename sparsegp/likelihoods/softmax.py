@@ -6,11 +6,11 @@ applied to classification networks", eq. 10), with an error of a few percent for
 
 Otherwise expectations are integrals over all K latent values, by a Gauss-Hermite product rule (SLH
 appendix B.2, section 6.3) with n_nodes^K points per row, so this is for few classes. The paper
-places the points about the means, in units of the variances. Here they lie about the mode of the
-tilted density, in units of its curvature there. This needs far fewer points if a label disagrees
-with the means or the variances are large, and keeps the tilted variances positive. With three
-classes, and 3 nodes, probabilities have an error of .002 at a variance of 10, .03 at 50 and .15 at
-500; the multinomial probit has none.
+places the points about the means, scaled by the variances. Here they lie about the mode of the
+tilted density, scaled by its curvature there. This needs far fewer points if a label disagrees with
+the means or the variances are large, and keeps the tilted variances positive. With three classes
+and 3 nodes, probabilities have an error of .002 at a variance of 10, .03 at 50 and .15 at 500; the
+multinomial probit has no such error.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from sparsegp.math.quadrature import log_sum_exp, ordered_sum, pieces
 from sparsegp.types import Doubles, Floats, Integers
 
 MAX_POINTS = 20_000
-"""Maximum number of points per row: 3 nodes for up to 9 classes."""
+"""Maximum number of points per row: enough for 3 nodes with up to 9 classes."""
 CHUNK = 1 << 16
 
 
@@ -84,7 +84,7 @@ class Softmax(Biased, name="softmax"):
         return super().log_probabilities(mean, variance)
 
     def _shrunk(self, mean: Doubles, variance: Doubles) -> Doubles:
-        """Return latent values whose probabilities approximate the expected ones (MacKay)."""
+        """Return latent values at which the softmax approximates its expectation (MacKay)."""
         whole = self._biased(mean) / np.sqrt(1.0 + self.noise_precision * variance)
         return np.asarray(whole - np.array(self.biases)) if any(self.biases) else np.asarray(whole)
 
@@ -136,7 +136,7 @@ class Softmax(Biased, name="softmax"):
                 f"{n_classes} classes, more than {MAX_POINTS}; use multinomial_probit"
             )
         points, log_weights = product_rule(self.n_nodes, n_classes)
-        scale, parts = np.sqrt(variance), [(np.empty(0), mean[:0], mean[:0])]  # if without rows
+        scale, parts = np.sqrt(variance), [(np.empty(0), mean[:0], mean[:0])]  # if n is 0
         for some in pieces(len(mean), CHUNK // n_classes):
             parts += _tilted(points, log_weights, mean[some], scale[some], target[some])
         return Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
@@ -148,8 +148,8 @@ def _tilted(
     """Yield log Z (m,), slope and curvature (m, K), for a few rows at a time; scale is s.
 
     The coordinates are x = (u - mean) / s. As in one dimension, with the weights w of the points,
-    1 - Var_w[x_k] = s_k Cov_w(x_k, p_k) by integration by parts. Their quadrature errors differ:
-    dividing the right side by its sum with Var_w keeps the tilted variance positive.
+    1 - Var_w[x_k] = s_k Cov_w(x_k, p_k) by integration by parts. The quadrature errors of the two
+    sides differ: dividing the right one by its sum with Var_w keeps the tilted variance positive.
 
     Points are the last axis of all arrays, and sums over them have the same shape for every row, so
     that the bits of a row do not depend on the other rows.
@@ -157,8 +157,8 @@ def _tilted(
     terms = Terms(mean, scale[..., np.newaxis] * np.eye(mean.shape[1]), target)
     modes, log_p = mode(terms)
     values, vectors = np.linalg.eigh(np.eye(mean.shape[1]) + terms.derivatives(np.exp(log_p))[1])
-    values = np.maximum(values, 1.0)  # it contains the identity: less than one is rounding
-    # the symmetric root of the inverse, so that the rule does not depend on the order of classes
+    values = np.maximum(values, 1.0)  # I + a semidefinite matrix, up to rounding
+    # the symmetric root of the inverse makes the rule independent of the order of the classes
     roots = vectors * values[:, np.newaxis] ** -0.5 @ vectors.swapaxes(1, 2)
     log_volumes = -0.5 * ordered_sum(np.log(values), axis=1)
     log_weights = log_weights + 0.5 * np.square(points).sum(axis=1)
@@ -181,7 +181,7 @@ def _tilted(
         slope[index, y] += 1.0
         x -= x @ weight[..., np.newaxis]
         weighted = weight[:, np.newaxis] * x
-        # Z is log-concave: negative values are quadrature error (SLH eq. 7)
+        # Z is log-concave: negative values are quadrature errors (SLH eq. 7)
         cross = np.maximum(np.einsum("nkq,nkq->nk", weighted, p), 0.0)
         spread = np.einsum("nkq,nkq->nk", weighted, x)
         with np.errstate(invalid="ignore", divide="ignore"):  # no curvature at zero variance

@@ -1,17 +1,17 @@
-"""Gaussian sites that match one softmax term under a Gaussian of correlated latent values.
+"""Gaussian sites that match one softmax term under a Gaussian over correlated latent values.
 
 The softmax depends on the R latent values u only through their differences: with the label y, a
 term is a function of z_k = u_k - u_y for k other than y. So its moments are integrals over
-d = R - 1 dimensions. With z = B' u the site exp(h' z - z' P z / 2) has in u the precision B P B'
-and the shift B h. This is exact, and saves one dimension of the product rule of Cseke & Csato
-(2005, section 3.2; CC below). As all roots are symmetric, the result does not depend on the order
-of the classes.
+d = R - 1 dimensions. With z = B' u the site exp(h' z - z' P z / 2) has precision B P B' and shift
+B h in terms of u. This is exact, and saves one dimension of the product rule of Cseke & Csato
+(2005, section 3.2; CC below). As all matrix roots are symmetric, the result does not depend on the
+order of the classes.
 
 The nodes of the paper lie about the cavity's mean and would miss a term that is narrow or far away.
 Here they are placed about the mode of the tilted density according to its curvature there, and then
 `PLACINGS` times according to the mean and covariance found so far: a term that cuts off part of a
 wide cavity has its mode at the cut, where the curvature does not represent the rest. With 7 nodes
-log Z and moments of three classes have errors of mostly 1e-4 under a cavity of scale 1 and 2e-2
+log Z and moments for three classes have errors of mostly 1e-4 under a cavity of scale 1 and 2e-2
 under one of scale 3; the number of nodes needed grows with the scale.
 """
 
@@ -27,8 +27,8 @@ from sparsegp.types import Doubles, Floats, Integers
 NEWTON_STEPS = 100
 HALVINGS = 24
 SETTLED = 1e-7
-"""Newton's method ends after a step this small, in units of the cavity's scale: the error that
-remains is of the order of its square."""
+"""Newton's method ends after a step this small, in units of the cavity's scale: the remaining error
+is of the order of its square."""
 PLACINGS = 3
 CHUNK = 1 << 18
 """Maximum number of elements of a temporary array."""
@@ -67,7 +67,7 @@ class Terms:
     def derivatives(self, p: Doubles) -> tuple[Doubles, Doubles]:
         """Return slope' (e_y - p), (n, d), and slope' (diag(p) - p p') slope for p (n, R).
 
-        For the latter the slope is centred first, so that no digits cancel.
+        The slope is centred before forming the latter, so that no digits cancel.
         """
         pull = -p
         pull[np.arange(len(p)), self.target] += 1.0
@@ -91,7 +91,7 @@ def match_moments(
     biases : Doubles (R,)
     n_nodes : int
         Nodes along each dimension of a product rule for the first two tilted moments. With 0 the
-        sites are expansions about the modes of the tilted densities (CC section 3.2).
+        sites are Laplace approximations, at the modes of the tilted densities (CC section 3.2).
 
     Returns
     -------
@@ -117,7 +117,7 @@ def match_moments(
         fall = np.linalg.slogdet(total)[1] + np.square(x).sum(axis=1)
         log_z, site = terms.own(log_p[:, np.newaxis])[:, 0] - 0.5 * fall, curvature
         shift = gradient + np.einsum("nij,nj->ni", site, x)
-    # from whitened coordinates x to z
+    # convert from the whitened coordinates x to z
     down = np.linalg.inv(root)
     precision = down @ site @ down
     precision = 0.5 * (precision + precision.swapaxes(1, 2))
@@ -130,8 +130,8 @@ def _by_rule(
 ) -> tuple[Doubles, Doubles, Doubles]:
     """Return log Z (n,), E[x] (n, d), and P in x (n, d, d); nodes are first placed about `centre`.
 
-    By integration by parts both moments also follow from E[p] and Cov[p, x]; under wide cavities
-    this would multiply the quadrature error by their scale.
+    By integration by parts both moments also follow from E[p] and Cov[p, x], but under wide
+    cavities this would multiply the quadrature error by their scale.
     """
     points, log_weights = product_rule(n_nodes, centre.shape[1])
     log_weights = log_weights + 0.5 * np.square(points).sum(axis=1)
@@ -150,7 +150,7 @@ def _by_rule(
             variance[rows] = (weight * x).swapaxes(1, 2) @ x
         log_z[rows] = log_sum + np.linalg.slogdet(root)[1]
     values, vectors = np.linalg.eigh(variance)
-    # a log-concave term increases no variance: values above one are quadrature error
+    # a log-concave term cannot increase the variance: values above one are quadrature errors
     gain = 1.0 / np.minimum(values, 1.0) - 1.0
     return log_z, centre, vectors * gain[:, np.newaxis] @ vectors.swapaxes(1, 2)
 
@@ -158,7 +158,7 @@ def _by_rule(
 def mode(terms: Terms) -> tuple[Doubles, Doubles]:
     """Return modes of the tilted densities, (n, d), and the log probabilities there, (n, R).
 
-    In Newton's method each row takes the best of the step lengths 1, 1/2, 1/4, ...
+    Each row takes Newton steps with the best of the lengths 1, 1/2, 1/4, ...
     """
     n, _, d = terms.slope.shape
     x, rows = np.zeros((n, d)), np.arange(n)
@@ -172,7 +172,7 @@ def mode(terms: Terms) -> tuple[Doubles, Doubles]:
         tried = point[:, np.newaxis] + lengths * step[:, np.newaxis]
         height: Floats = some.own(some.log_p(tried)) - 0.5 * np.square(tried).sum(axis=-1)
         settled = np.abs(step).max(axis=1) <= SETTLED
-        best = np.where(settled, 0, height.argmax(axis=1))  # when settled, by rounding
+        best = np.where(settled, 0, height.argmax(axis=1))  # settled heights differ by rounding
         x[rows] = tried[np.arange(len(rows)), best]
         rows = rows[~settled]
     return x, terms.log_p(x[:, np.newaxis])[:, 0]

@@ -1,8 +1,8 @@
 """Convergence of Markov chains: split R-hat and effective sample size.
 
-Every chain is split into two halves, so that drift within a chain shows as well as differences
-between chains (Gelman et al. 2013, section 11.4). Draws are (chains, S, ...); the remaining axes
-index quantities, each of which gets its own value, or nan if it never changes.
+Every chain is split into two halves, so that drift within a chain is detected as well as
+differences between chains (Gelman et al. 2013, section 11.4). Draws are (chains, S, ...); the
+remaining axes index quantities, each of which gets its own value, or nan if it never changes.
 """
 
 import numpy as np
@@ -21,8 +21,8 @@ def r_hat(draws: Doubles) -> Doubles:
 def effective_sample_size(draws: Doubles) -> Doubles:
     """Return the effective sample size for the mean, (...).
 
-    Autocorrelations are summed in pairs while these are positive, and the pairs are made monotone
-    (Geyer 1992).
+    Autocorrelations are summed in pairs up to the first pair that is not positive, and the pairs
+    are made non-increasing (Geyer 1992).
     """
     centred, within, total = _halves(draws)
     chains, n = centred.shape[:2]
@@ -34,7 +34,7 @@ def effective_sample_size(draws: Doubles) -> Doubles:
     positive = np.logical_and.accumulate(pairs > 0.0)
     falling = np.minimum.accumulate(np.where(positive, pairs, 0.0))
     count = chains * n
-    # at least 1 / log10(count), so that antithetic chains do not give arbitrarily large values
+    # the lower bound keeps the result for antithetic chains from becoming arbitrarily large
     length = np.maximum(2.0 * falling.sum(axis=0) - 1.0, 1.0 / np.log10(count))
     return np.asarray(np.where(total > 0.0, count / length, np.nan))
 
@@ -42,7 +42,7 @@ def effective_sample_size(draws: Doubles) -> Doubles:
 def _halves(draws: Doubles) -> tuple[Doubles, Doubles, Doubles]:
     """Return the centred halves (2 chains, S // 2, ...), and the variances (...) W and V.
 
-    W is the variance within halves, V that of all draws, which is larger before chains have mixed.
+    W is the variance within halves, V that of all draws; V exceeds W until the chains have mixed.
     """
     n = draws.shape[1] // 2
     halves = np.concatenate([draws[:, :n], draws[:, draws.shape[1] - n :]])

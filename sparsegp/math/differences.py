@@ -16,12 +16,12 @@ from sparsegp.types import Doubles, Floats
 ENTRIES = 1 << 16
 """Elements of a tile: two tiles in single precision fill half a megabyte."""
 LONGEST = 8192
-"""Maximum length of a tile's rows; they are long since numpy has an overhead per row."""
+"""Maximum length of a tile's rows, which are long because numpy has an overhead per row."""
 Derivative: TypeAlias = Callable[[Floats, Floats], Floats | float]
-"""Returns the derivative of a function at its first argument, which it may write to the second."""
+"""Returns a function's derivative at the first argument; may write it into the second."""
 BUFFER = 1024
-"""Elements of numpy's buffer, in place of the default of 8192: if three rows fit into it, numpy
-copies a broadcast column there, which takes three times as long."""
+"""Elements of numpy's ufunc buffer, instead of the default 8192: numpy copies a broadcast column
+into it if three rows fit, which takes three times as long."""
 
 
 @contextmanager
@@ -116,14 +116,14 @@ def weighted_segment_differences(
                 if derivative is not None:
                     slopes = derivative(np.abs(differences, out=weighted), weighted)
                     np.multiply(slopes, tile, out=weighted)
-                signed &= minus  # the weights times the signs, without products
+                signed &= minus  # flip sign bits instead of multiplying by signs
                 signed ^= weighted.view(bits)
                 total[j] += x @ (differences @ of_z) - z @ (of_x @ differences)
     return total
 
 
 def _tiles(weights: Floats) -> Iterator[tuple[slice, Floats]]:
-    """Yield ranges of a few rows of the weights, and these weights."""
+    """Yield slices of a few rows, with the weights of those rows."""
     height = max(1, 4 * ENTRIES // weights.itemsize // max(1, weights.shape[1]))
     for start in range(0, len(weights), height):
         rows = slice(start, start + height)
@@ -140,7 +140,7 @@ def _flat(
         return cdist(X * weights, Z * weights, "cityblock")
     w = weights.astype(X.dtype)[:, np.newaxis]
     columns, others = (np.multiply(rows.T, w, order="C") for rows in (X, Z))
-    for scaled in (columns, others):  # no differences of infinities
+    for scaled in (columns, others):  # avoids inf - inf
         np.clip(scaled, np.finfo(X.dtype).min, np.finfo(X.dtype).max, out=scaled)
     sums = np.empty((len(Z), len(X)), X.dtype)
     width = -(-len(X) // max(1, -(-len(X) // LONGEST)))

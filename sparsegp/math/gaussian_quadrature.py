@@ -1,10 +1,10 @@
 """Expectations of positive functions under Gaussians, from the logarithms of their values.
 
-Given a function log f, these rules compute log E[f(u)] for u ~ N(m, diag(a)), and mean and
+Given a function log f, these rules compute log E[f(u)] for u ~ N(m, diag(a)), and the mean and
 variance of each x_r = (u_r - m_r) / a_r^(1/2) under the tilted distribution f(u) N(u) / E[f]
-(Seeger, Lawrence & Herbrich 2006, appendix B.2), all in the log domain. The result for a row is the
-same, to the bit, whichever rows it is evaluated with: sums over nodes are added up in order, and a
-row that has converged is not updated again.
+(Seeger, Lawrence & Herbrich 2006, appendix B.2), all in the log domain. The result for a row is
+bit-identical whichever rows it is evaluated with: nodes are summed in a fixed order, and a row that
+has converged is not updated again.
 """
 
 from collections.abc import Callable
@@ -16,18 +16,18 @@ from sparsegp.math.quadrature import HALF_LOG_TWO_PI, log_sum_exp, ordered_sum, 
 from sparsegp.types import Doubles, Integers
 
 LogValues = Callable[[Doubles, Integers], Doubles]
-"""Maps nodes, and the numbers of the rows that they belong to, to logarithms of function values."""
+"""Maps nodes, and the indices of the rows that they belong to, to logarithms of function values."""
 
 DISTANCES = 2.0 ** np.arange(-60.0, 61.0)
-"""Distances from the mean, or from the mode, in units of the scale, where the mode, or the ends of
-the range, are searched."""
+"""Grid of distances, in standard deviations, on which the mode is sought (from the mean) and the
+ends of the range (from the mode)."""
 SECTIONS, NARROWINGS = 8, 24
-"""Sections of the bracket of the mode, and how often it is narrowed: by 1e-14 in total."""
+"""Sections of the bracket around the mode, and number of narrowings, by 1e-14 in total."""
 DROP = 40.0
-"""Fall of the log integrand from its mode to the ends of the range of the nodes."""
+"""Decrease of the log integrand from its mode to the ends of the range of the nodes."""
 FIRST_NODES, LAST_NODES = 16, 1 << 15
 CHANGE = 1e-8
-"""Largest change on doubling the nodes at which a rule is accepted: each doubling squares the error
+"""Largest change on doubling the nodes that counts as convergence: each doubling squares the error
 of the trapezoid rule for analytic functions."""
 POINTS = 4096
 """Maximum number of points of a product rule, unless three nodes per dimension exceed it."""
@@ -37,7 +37,7 @@ CHUNK = 1 << 17
 def line_moments(
     log_f: LogValues, mean: Doubles, variance: Doubles
 ) -> tuple[Doubles, Doubles, Doubles]:
-    """Return log E[f(u)], and mean and variance of x under the tilted distribution, (n,) each.
+    """Return log E[f(u)], and the mean and variance of x when tilted by f, (n,) each.
 
     For each row the mode of the tilted density is found, then the range over which it falls off,
     and the trapezoid rule over this range is refined until it converges. The only requirement is
@@ -46,7 +46,7 @@ def line_moments(
     Parameters
     ----------
     log_f : callable
-        Maps nodes u (q, k), and the numbers (k,) of their rows, to log f (q, k).
+        Maps nodes u (q, k), and the indices (k,) of their rows, to log f (q, k).
     mean, variance : Doubles (n,)
     """
     scale = np.sqrt(variance)
@@ -62,7 +62,7 @@ def line_moments(
 
 
 def _mode(log_tilted: LogValues, n: int) -> Doubles:
-    """Return the mode of each row, by narrowing a bracket from a geometric grid."""
+    """Return the mode of each row, by narrowing a bracket found on a geometric grid."""
     rows = np.arange(n)
     points = np.concatenate([-DISTANCES[::-1], [0.0], DISTANCES])[:, np.newaxis].repeat(n, axis=1)
     for _ in range(NARROWINGS):
@@ -83,7 +83,7 @@ def _fall(log_tilted: LogValues, mode: Doubles, peak: Doubles, side: float) -> D
 def _trapezoid(
     log_tilted: LogValues, mode: Doubles, peak: Doubles, low: Doubles, high: Doubles
 ) -> tuple[Doubles, Doubles, Doubles]:
-    """Return log integral, mean and variance, doubling the nodes until all three converge."""
+    """Return the log integral, mean and variance, doubling the nodes until all three converge."""
     log_z, mean, variance = np.empty((3, len(mode)))
     rows, sums, count = np.arange(len(mode)), np.zeros((3, len(mode))), FIRST_NODES
     former = np.full((3, len(mode)), np.nan)
@@ -111,13 +111,13 @@ def product_moments(
     """Return log E[f(u)] (n,), and means and variances (n, R) of x, by a product rule.
 
     Each dimension has as many Gauss-Hermite nodes as `POINTS` allows, between 3 and 32. They are
-    placed about the mean in units of the standard deviation: the rule is for functions that change
-    little over that distance.
+    placed about the mean in units of the standard deviation, so the rule suits functions that
+    change little over that distance.
 
     Parameters
     ----------
     log_f : callable
-        Maps nodes u (q, k, R), and the numbers (k,) of their rows, to log f (q, k).
+        Maps nodes u (q, k, R), and the indices (k,) of their rows, to log f (q, k).
     mean, variance : Doubles (n, R)
     """
     n, dimension = mean.shape

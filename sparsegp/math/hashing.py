@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 PIECE = 1 << 14
-"""Number of values that are converted to doubles at a time, so that temporaries stay in cache."""
+"""Number of values converted to doubles at a time, so that temporaries stay in cache."""
 STEP = np.uint64(0xD1342543DE82EF95)
-"""Odd number that separates the columns."""
+"""Odd offset between columns, so that equal values in different columns hash differently."""
 
 
 def mixed(key: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the SplitMix64 finaliser of each key; different keys give different words."""
+    """Return the SplitMix64 finaliser of each key, a bijection of 64-bit words."""
     z = key * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -28,7 +28,7 @@ def hashes_of_rows(X: NDArray[np.generic]) -> NDArray[np.uint64]:
 
 
 def pieces_as_doubles(X: NDArray[np.generic]) -> Iterator[NDArray[np.float64]]:
-    """Yield a few rows at a time as doubles in contiguous rows, without -0.0."""
+    """Yield a few rows at a time as contiguous doubles, with -0.0 replaced by 0.0."""
     n = max(PIECE // max(X.shape[1], 1), 1)
     for start in range(0, len(X), n):
         yield np.ascontiguousarray(X[start : start + n], dtype=np.float64) + 0.0

@@ -1,14 +1,13 @@
 """Hybrid (Hamiltonian) Monte Carlo: draws from a density, using its energy and gradient.
 
 The energy U(q) is minus the log density, up to a constant. With momenta p ~ N(0, diag(m)) a step
-simulates H = U(q) + sum p^2 / (2 m) with the leapfrog integrator and accepts its end point with
-probability min(1, exp(H before - H after)) (Duane et al. 1987; Neal 1996). The number of leapfrog
-steps is random, so that no direction returns to its start in every step.
+simulates the dynamics of H = U(q) + sum p^2 / (2 m) with the leapfrog integrator and accepts the
+end point with probability min(1, exp(H before - H after)) (Duane et al. 1987; Neal 1996). The
+number of leapfrog steps is random, so that no direction returns to its start in every step.
 
-During the burn-in the step size is adapted to the acceptance rate, and halfway the masses are set
-to the inverse variances of the positions in the second quarter. After the burn-in both are fixed.
-Random numbers are keyed by the chain and the number of the step, so a resumed chain is the same to
-the bit.
+During burn-in the step size is adapted to the acceptance rate, and halfway through, the masses are
+set to the inverse variances of the positions in the second quarter. After burn-in both are fixed.
+Random numbers are keyed by the chain and the step number, so a resumed chain is bit-identical.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,9 +22,9 @@ from sparsegp.types import Doubles
 ACCEPTANCE = 0.8
 """Mean acceptance probability to which the step size is adapted."""
 DIVERGENCE = 1000.0
-"""Excess of the energy over the initial H, in nats, at which a trajectory has diverged."""
+"""Excess of the energy over the initial H, in nats, at which a trajectory counts as divergent."""
 PRIOR_VARIANCE, WEIGHT = 1e-3, 5.0
-"""Variance towards which those for the masses are shrunk, and its weight in positions."""
+"""Variance towards which the estimates for the masses are shrunk, and its weight in positions."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,7 @@ Energy: TypeAlias = Callable[[Doubles, NDArray[Any]], Point]
 class Chain:
     """State of a chain: its point, and its adaptation to the target.
 
-    Mean and sum of squared deviations are those of the positions in the second quarter of the
-    burn-in.
+    `mean` and `square` accumulate over the positions in the second quarter of the burn-in.
     """
 
     point: Point
@@ -56,7 +54,7 @@ class Chain:
     mean: Doubles  # (q,)
     square: Doubles  # sum of squared deviations (q,)
     step_size: float  # leapfrog step size in the next step
-    number: int = 0  # of steps made
+    number: int = 0  # steps made
 
     @classmethod
     def begin(cls, point: Point, step_size: float = 0.1) -> "Chain":
@@ -68,10 +66,10 @@ class Chain:
 def leapfrog(
     energy: Energy, start: Point, momentum: Doubles, mass: Doubles, step: float, count: int
 ) -> tuple[Point, Doubles]:
-    """Return point and momentum (q,) after `count` leapfrog steps (Neal 1996, eqs. 3.10-3.12).
+    """Return the point and momentum (q,) after `count` leapfrog steps (Neal 1996, eqs. 3.10-3.12).
 
     The map is reversible by negating the momentum and preserves volume; H has an error of order
-    step^2. It ends early if the energy is infinite or far above H.
+    step^2. Integration stops early if the energy is infinite or far above H.
     """
     point, limit = start, start.energy + _kinetic(momentum, mass) + DIVERGENCE
     for _ in range(count):
@@ -97,7 +95,7 @@ def advance(
     burn_in : int
         Number of steps during which step size and masses are adapted.
     leapfrogs : int
-        Maximum number of leapfrog steps; their number is uniform from 1.
+        Maximum number of leapfrog steps; the number is drawn uniformly from 1 up to it.
     """
     rng = np.random.default_rng([*key, chain.number])
     momentum = np.sqrt(chain.mass) * rng.standard_normal(len(chain.mass))

@@ -20,14 +20,14 @@ SHORTEST = 2.0**-20
 class Ascent:
     """State of a maximisation; `step` makes one iteration.
 
-    The metric B approximates minus the Hessian from above; it is corrected by the steps and
-    gradient changes of the last iterations (Nocedal & Wright 2006, algorithm 7.4).
+    The metric B approximates minus the Hessian from above and is corrected by the steps and
+    gradient changes of the latest iterations (Nocedal & Wright 2006, algorithm 7.4).
     """
 
-    point: Doubles  # current one, of any shape
+    point: Doubles  # current point, of any shape
     value: float
     gradient: Doubles  # at the point
-    steps: list[Doubles] = field(default_factory=list)  # the last ones
+    steps: list[Doubles] = field(default_factory=list)  # the latest, at most `MEMORY`
     changes: list[Doubles] = field(default_factory=list)  # decrease of the gradient along each
     gains: list[float] = field(default_factory=list)  # increase of the value along each
 
@@ -54,8 +54,8 @@ class Ascent:
     ) -> float:
         """Make one iteration and return its gain, observed or predicted from the gradient.
 
-        The larger of the two is returned. Near the maximum the prediction is more precise: values
-        are rounded, and their differences vanish long before the gradient does.
+        The larger of the two is returned. Near the maximum the prediction is more precise: rounded
+        values become equal long before the gradient vanishes.
 
         Parameters
         ----------
@@ -63,9 +63,9 @@ class Ascent:
         solve : callable
             Applies B^-1.
         resolution : float
-            Difference of values that is within rounding.
+            Difference between values that may be due to rounding.
         project : callable, optional
-            Maps a point to the nearest admissible one.
+            Maps a point to the nearest feasible one.
         longest : float
             Maximum change of any coordinate.
         shortest : float
@@ -87,7 +87,7 @@ class Ascent:
             value, gradient = function(point)
             if value >= self.value + SUFFICIENT * length * slope - resolution:
                 return max(self._move(point, value, gradient), 0.5 * length * slope)
-            length = min(length / 2.0, inside)  # longer ones would end at the same point
+            length = min(length / 2.0, inside)  # longer ones would be clipped
         return 0.0
 
     def _move(self, point: Doubles, value: float, gradient: Doubles) -> float:
@@ -115,7 +115,7 @@ class Ascent:
         return direction
 
     def rewind(self, rounds: int) -> "Ascent":
-        """Return the state before the last `rounds` stored steps, at most `MEMORY`."""
+        """Return the state before the last `rounds` stored steps, at most as many as are stored."""
         kept = len(self.steps) - rounds
         return Ascent(
             self.point - sum(self.steps[kept:]),
@@ -127,7 +127,7 @@ class Ascent:
         )
 
     def minus_quadratic(self, pull: Callable[[Doubles], Doubles]) -> "Ascent":
-        """Return the state after the same steps for the function minus x^T Q x / 2.
+        """Return the state that the same steps give for the function minus x^T Q x / 2.
 
         Parameters
         ----------

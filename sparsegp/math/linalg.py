@@ -1,4 +1,4 @@
-"""Triangular factors, and products and solutions with them, mostly in float64."""
+"""Triangular factors, and products and solves with them, mostly in float64."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +14,7 @@ from sparsegp.types import Doubles, Floats
 BLOCK = 512
 """Rows and columns of a block in products of triangular matrices."""
 SOLVED, SMALL = 64, 1e-9
-"""Rows of a block in `solve_lower_in_place`, and what is small there."""
+"""Rows of a block in `solve_lower_in_place`, and the magnitude up to which numbers are small."""
 
 
 def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Doubles:
@@ -37,7 +37,7 @@ def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Double
     if not np.isfinite(matrix).all():
         raise NumericalError(f"{name} must be finite; check the kernel and the scale of the inputs")
     try:
-        if in_place and matrix.flags.c_contiguous:  # its rows are the columns of the upper triangle
+        if in_place and matrix.flags.c_contiguous:  # the transpose is in LAPACK's order
             return np.asarray(cholesky(matrix.T, overwrite_a=True, check_finite=False).T)
         return np.asarray(cholesky(matrix, lower=True, overwrite_a=in_place, check_finite=False))
     except np.linalg.LinAlgError as error:
@@ -50,12 +50,12 @@ def lower_cholesky(matrix: Doubles, name: str, in_place: bool = False) -> Double
 def jittered_cholesky(
     matrix: Doubles | Callable[[], Doubles], name: str, least: float = 0.0
 ) -> tuple[Doubles, float]:
-    """Return the Cholesky factor of a matrix after adding as little to its diagonal as needed.
+    """Return the Cholesky factor of a matrix with as little jitter on its diagonal as needed.
 
     Parameters
     ----------
     matrix : Doubles (d, d), or callable
-        A callable returns a new matrix, which the factor overwrites: this saves memory.
+        A callable must return a new matrix, which the factor overwrites: this saves memory.
     name : str
         Name of the matrix in messages.
     least : float
@@ -66,12 +66,12 @@ def jittered_cholesky(
     factor : Doubles (d, d)
         With contiguous rows.
     jitter : float
-        Jitter that was added, relative to the mean of the diagonal.
+        The jitter added, relative to the mean of the diagonal.
 
     Raises
     ------
     NumericalError
-        If a thousandth of the mean of the diagonal is not enough.
+        If a jitter of 1e-3 is not enough.
     """
 
     def factor(jitter: float) -> tuple[Doubles, float]:
@@ -88,7 +88,7 @@ def jittered_cholesky(
 def reverse_cholesky(matrix: Doubles, name: str) -> Doubles:
     """Return the lower triangular W with W' W = A, (d, d), from the lower triangle of A.
 
-    A is overwritten if its rows are contiguous. Raises as `lower_cholesky`.
+    A is overwritten if its rows are contiguous. Raises the errors of `lower_cholesky`.
     """
     return _reverse_in_place(lower_cholesky(_reverse_in_place(matrix).T, name, in_place=True).T)
 
@@ -101,10 +101,10 @@ def _reverse_in_place(matrix: Doubles) -> Doubles:
 
 
 def inverse_lower(lower: Doubles) -> Doubles:
-    """Return the inverse of a lower triangle; each row depends only on it and the rows above.
+    """Return the inverse of a lower triangle, whose row i depends on rows up to i alone.
 
-    With pivoting, as in numpy's inv, the last bits of the first rows would depend on those that
-    follow. Raises a NumericalError if the triangle is not finite.
+    With pivoting, as in numpy's inv, the last bits of a row would depend on later rows. Raises a
+    NumericalError if the triangle is not finite.
     """
     if not np.isfinite(lower).all():
         raise NumericalError("a Cholesky factor is not finite; use a kernel of smaller variance")
@@ -137,7 +137,7 @@ def inverse_of_square(lower: Doubles) -> Doubles:
 def inverse_triangle(lower: Doubles) -> Doubles:
     """Return the inverse of a lower triangle (d, d), in a third of the time of `inverse_lower`.
 
-    The last bits of its first rows may depend on those that follow.
+    The last bits of a row may depend on later rows.
     """
     if lower.flags.f_contiguous:
         return np.asarray(dtrtri(lower, lower=1)[0])
@@ -169,7 +169,7 @@ def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Do
     """Return L^-1 R, or L^-T R, for a lower triangular L (d, d) and R (d,) or (d, m)."""
     if right.size == 0:
         return right.copy()
-    # not by scipy's `solve_triangular`, which takes longer than the solution if L is small
+    # the overhead of scipy's `solve_triangular` exceeds the solve itself if L is small
     is_lower = factor.flags.f_contiguous
     columns, trans = (factor, transposed) if is_lower else (factor.T, not transposed)
     trtrs = strtrs if factor.dtype == right.dtype == np.float32 else dtrtrs
@@ -184,8 +184,8 @@ def solve_lower(factor: Doubles, right: Doubles, transposed: bool = False) -> Do
 def solve_lower_in_place(factor: Doubles, right: Floats) -> Floats:
     """Return L^-1 R, (d, n), in the precision of R, whose rows are contiguous and overwritten.
 
-    If L is close to block diagonal, numbers decay from row to row until they are subnormal. Where
-    some are small already, only products of matrices are taken, and tiny numbers dropped between.
+    If L is close to block diagonal, numbers decay from row to row until they are subnormal. If some
+    of R are small to begin with, only matrix products are used, and tiny numbers dropped between.
     """
     if np.abs(right).min(initial=np.inf) > SMALL:
         own = factor.astype(right.dtype)
@@ -197,7 +197,7 @@ def solve_lower_in_place(factor: Doubles, right: Floats) -> Floats:
         before, block = np.hsplit(rounded(factor[rows, : start + SOLVED], right.dtype), [start])
         own = drop_tiny(right[rows] - before @ right[:start])
         found = drop_tiny(inverse @ own)
-        found += inverse @ drop_tiny(own - block @ found)  # as exact as by substitution
+        found += inverse @ drop_tiny(own - block @ found)  # now as accurate as substitution
         right[rows] = drop_tiny(found)
     return right
 

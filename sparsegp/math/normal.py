@@ -19,8 +19,8 @@ def log_cdf(z: Floats) -> Doubles:
 def hazard(z: Floats) -> Floats:
     """Return H(z) = phi(z) / Phi(z), accurate in both tails; any shape, in the precision of z.
 
-    The scaled complementary error function avoids a difference of large exponents; where it
-    overflows (z > 37) H underflows to zero.
+    The scaled complementary error function avoids subtracting large exponents; where it overflows
+    (z > 37) H underflows to zero.
     """
     if z.dtype == np.float32:
         density, body, _ = _parts(z)
@@ -85,8 +85,8 @@ ratio divided by t: Chebyshev fits on x >= 0 with relative errors of 7.4e-8 and 
 def mills_ratio(x: Floats) -> Floats:
     """Return (1 - Phi(x)) / phi(x) for x >= 0, any shape, in the precision of x.
 
-    For some thousand values, a polynomial in numpy is up to twice as fast as a special function of
-    scipy; for some hundred it is not.
+    For thousands of values, a polynomial in numpy is up to twice as fast as a special function of
+    scipy; for hundreds it is not.
     """
     kind = x.dtype.type
     pole, *coefficients = MILLS[x.dtype]

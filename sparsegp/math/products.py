@@ -1,9 +1,9 @@
-"""Matrix products that are slow in BLAS: with a thin matrix, or with few rows or columns.
+"""Faster matrix products where BLAS is slow: with a thin matrix, or with few rows or columns.
 
-For the product of a tall and a thin matrix, BLAS spends a third of the time on packing the tall
-matrix. OpenBLAS skips packing if the product of the three sizes is at most `SMALL`, so pieces of
-this size are 1.5 times as fast. The pieces depend on the shapes alone, so equal shapes give equal
-bits.
+When multiplying a tall matrix by a thin one, BLAS spends a third of the time on packing the tall
+matrix. OpenBLAS skips packing if the product of the three dimensions is at most `SMALL`, so pieces
+of this size are 1.5 times as fast. The partition depends on the shapes alone, so equal shapes give
+equal bits.
 """
 
 import numpy as np
@@ -11,11 +11,11 @@ import numpy as np
 from sparsegp.types import Floats
 
 TILE = 256
-"""Rows of a block in one product, so that the bits of a row depend on its tile alone."""
+"""Rows multiplied in one product, so that the bits of a row depend on its tile alone."""
 SMALL = 1_000_000
 PIECE_ROWS = (32, 16)
 WIDTH = 8
-"""Number of columns of a product that the kernels of BLAS use in full."""
+"""Number of columns of a product at which the kernels of BLAS are fully used."""
 
 
 def matmul_thin(A: Floats, B: Floats) -> Floats:

@@ -24,23 +24,23 @@ HALF_LOG_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 CHUNK_TERMS = 1 << 15
 """Maximum number of elements of a temporary array, so that it stays in cache."""
 NEWTON_STEPS = 4
-"""Leaves an error of the mode of 1e-4 with 26 classes, 1e-7 with 10: enough to place the nodes."""
+"""The mode then has an error of 1e-4 with 26 classes, 1e-7 with 10: enough to place the nodes."""
 STEPPED_REACH = 7.0
 """Half the range of the trapezoid rule: the integrand falls off at least as exp(-u^2/2)."""
 MAX_DISTANCE = 13.0
-"""Maximum distance from the largest mean in `log_win_probabilities`, whose densities float32 can
-hold."""
+"""Maximum distance from the largest mean in `log_win_probabilities`: float32 can hold densities up
+to there."""
 ABOVE, BELOW = 6.0, 4.5
-"""Its nodes reach this far above the largest mean, and below the middle of largest and smallest."""
+"""Its nodes go this far above the largest mean, and below the midpoint of largest and smallest."""
 NODE_BUNCH = 4
-"""Numbers of nodes are multiples of this, so that few distinct ones occur."""
+"""Node counts, per side or in total, are multiples of this, so that few distinct counts occur."""
 
 
 @cache
 def hermite(count: int) -> tuple[Doubles, Doubles]:
     """Return nodes and log weights, both (count,), for sum_q w_q f(x_q) = int f(x) dx.
 
-    The rule is Gauss-Hermite for the weight exp(-x^2/2), by whose inverse w_q is multiplied.
+    This is Gauss-Hermite quadrature for the weight exp(-x^2/2), with w_q divided by that weight.
     """
     x, w = np.polynomial.hermite_e.hermegauss(count)
     log_w = np.log(w) + 0.5 * x**2
@@ -52,7 +52,7 @@ FEW = 256
 
 
 def pieces(n: int, size: int, least: int = 16) -> Iterator[slice]:
-    """Yield slices of `size` out of n rows, at least `least`, so that temporaries stay in cache."""
+    """Yield slices of `size` rows, but at least `least`, of n, so that temporaries fit in cache."""
     size = max(least, size)
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
@@ -61,9 +61,9 @@ def pieces(n: int, size: int, least: int = 16) -> Iterator[slice]:
 def ordered_sum(values: Floats, axis: int = 0) -> Floats:
     """Return the sum over one axis, added up in order.
 
-    numpy's own sum groups the terms by the shape of the array, so a row alone and the same row
-    among others could differ in the last bit. Running sums and loops both go in order; the loop is
-    faster if the parts are large.
+    numpy's own sum groups the terms according to the shape of the array, so a row alone and the
+    same row among others could differ in the last bit. Running sums and loops both keep the order;
+    the loop is faster if the parts are large.
     """
     parts = values.swapaxes(0, axis)
     if parts[0].size <= FEW:
@@ -81,12 +81,12 @@ def log_sum_exp(terms: Floats) -> Floats:
 
 
 def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
-    """Return mode and scale of exp(-u^2/2) prod_j Phi(ratio_j u + gap_j) for each column.
+    """Return the mode and scale of exp(-u^2/2) prod_j Phi(ratio_j u + gap_j) for each column.
 
     The derivative of the logarithm is convex and decreasing in u, so Newton's method started to the
-    left of its root increases towards it and cannot overshoot. Zero lies to the left, and since
-    H(z) >= -z so does -ratio_j gap_j / (1 + ratio_j^2) for every j. The number of steps is fixed,
-    so that the result for a column does not depend on the others.
+    left of its root increases towards it and cannot overshoot. Zero lies to the left of the root,
+    and so does -ratio_j gap_j / (1 + ratio_j^2) for every j, since H(z) >= -z. The number of steps
+    is fixed, so that the result for a column does not depend on the others.
 
     Parameters
     ----------
@@ -98,11 +98,11 @@ def product_mode(gap: Floats, ratio: Floats) -> tuple[Floats, Floats]:
     -------
     mode : Floats (n,)
     scale : Floats (n,)
-        (-f'')^(-1/2) for the logarithm f, where the last step started.
+        (-f'')^(-1/2) for the logarithm f, at the start of the last step.
     """
     mode = (-ratio * gap / (1 + ratio * ratio)).max(axis=0).clip(min=0)
     curvature = np.ones_like(mode)
-    plain = bool((ratio == 1).all())  # skipping the products saves a tenth for few rows
+    plain = bool((ratio == 1).all())  # skipping the products saves a tenth of the time for few rows
     for _ in range(NEWTON_STEPS):
         z = mode + gap if plain else ratio * mode + gap
         pull = hazard(z)
@@ -136,7 +136,7 @@ class ProductTerms:
 def product_terms(
     gap: Floats, ratio: Floats, count: int, spread: float = 1.0
 ) -> Iterator[tuple[slice, ProductTerms]]:
-    """Yield columns and their terms of E_u[prod_j Phi(ratio_j u + gap_j)], u ~ N(0, 1).
+    """Yield columns and their terms for E_u[prod_j Phi(ratio_j u + gap_j)], u ~ N(0, 1).
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def stepped_terms(
 
 
 def log_win_probabilities(deficits: Floats, step: float) -> Doubles:
-    """Return the log probability of every y_i to be the largest of y ~ N(-deficits, I), (n, K).
+    """Return the log probability that y_i is the largest of y ~ N(-deficits, I), (n, K).
 
     These are the integrals of H(u + b_i) prod_j Phi(u + b_j) over u, with b = deficits; the common
     factors are computed once. With steps of 0.4 the trapezoid rule has an error of 1e-10 for 10

@@ -1,4 +1,4 @@
-"""Quantiles of a large set of numbers, which are not stored themselves."""
+"""Quantiles of a large set of numbers, stored instead of the numbers."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -16,7 +16,7 @@ MAX_KNOTS = 500
 class Quantiles:
     """Some order statistics of n numbers."""
 
-    knots: Doubles  # numbers of the ranks ceil(n j / m) for j = 1 to m; all numbers if n is small
+    knots: Doubles  # numbers at ranks ceil(n j / m) for j = 1 to m; all numbers if n is small
     n: int  # with weights the effective number (sum w)^2 / sum w^2
 
     def __post_init__(self) -> None:
@@ -35,9 +35,9 @@ class Quantiles:
         return cls(values[order[np.searchsorted(reached, reached[-1] * shares)]], n)
 
     def at(self, rank: int) -> float:
-        """Return the number of a rank from 1 to n, or the next larger one that is stored."""
+        """Return the number at a rank from 1 to n, or the next larger one that is stored."""
         return float(self.knots[(rank - 1) * len(self.knots) // self.n])
 
     def below(self, values: Doubles) -> Doubles:
-        """Return the share of the numbers below each value."""
+        """Return the fraction of the numbers below each value."""
         return np.searchsorted(self.knots, values) / len(self.knots)

@@ -4,8 +4,8 @@ Floating-point numbers that are integer multiples of one quantum add up without 
 the sum stays below 2^53 quanta, so such sums are the same for every partition into blocks.
 
 `snap` needs a bound on all terms before the first is added. If none is known, a `LevelSum` assigns
-each term to a level according to its size: a level has one quantum, so that its sum is exact, and
-the few levels are added up in order at the end.
+each term to a level according to its size: all terms of a level share one quantum, so that its sum
+is exact, and the few levels are added up in order at the end.
 """
 
 import math
@@ -18,13 +18,13 @@ import numpy as np
 from sparsegp.types import Doubles, Floats
 
 STEP = 4
-"""Bits between levels: few levels are in use at a time, and few digits are lost."""
+"""Bits between levels: a compromise between few levels and few lost digits."""
 LOWEST = -900 // STEP
 """Terms below 2^-900 share a level, so that quanta do not underflow."""
 
 
 def quantum(bound: float) -> float:
-    """Return the quantum, a power of two, for which sums of magnitude up to `bound` are exact."""
+    """Return the quantum, a power of two, with which sums of magnitude up to `bound` are exact."""
     return float(2.0 ** (np.ceil(np.log2(bound)) - 51.0)) if bound > 0.0 else 1.0
 
 

@@ -1,8 +1,8 @@
 """The all-data posterior: functions in the span of the active rows, fitted to all rows.
 
 On the active rows I / b + C = L L^T with C = K_uu, where b bounds the curvature, -d2 log Z <= b I:
-one for the multinomial probit, 1/2 for the softmax. The features of a row are w = L^-1 k_u, its
-stub column, and a latent function in the span is m = M^T c. Its prior penalty is c^T P c / 2 with
+one for the multinomial probit, 1/2 for the softmax. The features of a row are its stub column,
+w = L^-1 k_u, and a latent function in the span is m = M^T c. Its prior penalty is c^T P c / 2 with
 
     P = L^-1 C L^-T = I - L^-1 L^-T / b
 
@@ -13,21 +13,21 @@ M p - P c. No inverse of C is needed, and no large matrix besides the stub. The 
 
 and c <- c + B^-1 (M p - P c) is the variational iteration of GR eq. 4.6 in the span; with all rows
 active its fixed point is that of eq. 4.6 itself. Here B is the metric of a quasi-Newton ascent
-(math/lbfgs.py), which needs a quarter of the iterations or fewer; the softmax has 1/4 for b in it.
-With s times the prior variance, P becomes P / s for the same span.
+(math/lbfgs.py), which needs a quarter of the iterations or fewer; for the softmax this metric has
+b = 1/4. With s times the prior variance, P becomes P / s for the same span.
 
-With row weights w_n the sum is that of w_n log Z_n, p of row n is multiplied by w_n, and b M W M^T
+With row weights w_n the sum is over w_n log Z_n, p of row n is multiplied by w_n, and b M W M^T
 bounds the curvature. The sites of the active rows have precisions b w, so that
 (b W_u)^-1 + C = L L^T and P = I - L^-1 (b W_u)^-1 L^-T.
 
 The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w, computed
 as s k** - |W k_u*|^2 with a triangle W (posterior/predict.py). Used in full it would make the
-probabilities far too underconfident. Validation rows choose the prior variance factor s, the number
+predictions severely underconfident. Validation rows choose the prior variance factor s, the number
 of iterations (posterior/early_stopping.py), a weight of the variance and a temperature of the
 means. Then they are added to the training rows: the ascent continues from the best point with all
-rows, for the objective minus g.c, where g is the gradient that was left there. Without the
-validation rows that point is the maximum, so only they move it. With too few rows for this, s alone
-is chosen (posterior/folds.py), and the variance is ignored.
+rows, for the objective minus g.c, where g is the gradient remaining at that point. For the training
+rows alone the point then is the maximum, so only the validation rows move it. With too few rows for
+this, s alone is chosen (posterior/folds.py), and the variance is ignored.
 """
 
 import functools
@@ -61,16 +61,16 @@ logger = logging.getLogger(__name__)
 
 PART_ROWS = 10_000
 """Approximate number of rows that suffice to choose the prior variance factor. With fewer than
-`MIN_PARTS` times as many rows, the additional ascent with all of them would cost the time saved."""
+`MIN_PARTS` times as many rows, the additional ascent with all rows would use up the time saved."""
 MIN_PARTS = 4
 MAX_ROUNDS = 500
 MAX_JOINED_ITERATIONS = 8
 """Maximum number of iterations after the validation rows have been added."""
 MEAN_ONLY = Calibration(temperature=1.0, variance_weight=0.0)
-"""Calibration that ignores the latent variance, which in full is far too large."""
+"""Calibration that ignores the latent variance, which is far too large."""
 PRIOR = np.log([1.0, 0.01]), np.array([0.1, 2.0])
-"""Means and standard deviations of the log temperature and the log variance weight. The prior of
-the temperature is narrow, as validation rows resemble the training rows more than new rows do."""
+"""Prior means and standard deviations of the log temperature and the log variance weight; narrow
+for the temperature, as validation rows resemble the training rows more than new rows do."""
 
 
 def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
@@ -78,8 +78,8 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
 
     For regression it has a closed form (posterior/regression.py).
 
-    The ascent with all rows stops when both the gain of an iteration and the gain promised by its
-    gradient are at most `rows.tolerance` nats.
+    The ascent with all rows stops when both the gain of an iteration and the gain predicted from
+    its gradient are at most `rows.tolerance` nats.
     """
     if active.likelihood.numeric:
         return least_squares(active, rows)
@@ -107,10 +107,10 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
 
 @dataclass(frozen=True)
 class Plan:
-    """Calibration for the final ascent, and results of the search, by validation or left-out rows.
+    """Calibration for the final ascent, and results of the search for validation or left-out rows.
 
-    These are their NLPP for each prior variance factor, and quantiles of their conformal scores in
-    fits without them (posterior/limits.py).
+    These results are their NLPP for each prior variance factor, and quantiles of their conformal
+    scores in fits without them (posterior/limits.py).
     """
 
     calibration: Calibration = MEAN_ONLY
@@ -123,14 +123,14 @@ class Ascents:
     """State of the computation, from which it can be resumed."""
 
     search: Search = field(default_factory=Search)  # ascents judged by the validation rows
-    searched: int = 0  # number of their iterations; in cross-validation, of factors tried
-    plan: Plan | None = None  # their result
+    searched: int = 0  # iterations of the search, or factors tried in cross-validation
+    plan: Plan | None = None  # result of the search
     ascent: Ascent | None = None  # final ascent, with all rows
     rounds: int = 0  # number of its iterations
     over: bool = False  # whether it has converged
 
     def require(self, shape: tuple[int, ...]) -> None:
-        """Raise a `StoreError` if a point does not have this shape."""
+        """Raise a `StoreError` unless all points have this shape."""
         search = self.search
         peaks = [each.ascent for each in (search.best, search.leader) if each is not None]
         for each in (*peaks, search.halfway, search.ascent, self.ascent):
@@ -139,7 +139,7 @@ class Ascents:
 
 
 def first_plan(rows: Rows) -> Plan:
-    """Return the plan without validation rows: the calibration of the former posterior, if any."""
+    """Return the plan if there are no validation rows: a former posterior's calibration, if any."""
     if rows.past is None:
         return Plan()
     return Plan(rows.past.weights.calibration, scores=rows.past.weights.scores)
@@ -159,7 +159,7 @@ def columns_of_part(n_rows: int) -> int:
 
 
 def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
-    """Choose prior variance factor, iterations and calibration by the validation rows.
+    """Choose the prior variance factor, iterations and calibration by the validation rows.
 
     If there are folds instead, choose the prior variance factor by cross-validation.
     """
@@ -214,10 +214,10 @@ def _maximise(problem: Problem, rows: Rows, state: Ascents) -> Ascent:
 
 
 def calibrate(problem: Problem, c: Doubles) -> tuple[Calibration, Quantiles | None]:
-    """Fit temperature and variance weight to the validation rows, given `PRIOR`.
+    """Fit temperature and variance weight to the validation rows, with the prior `PRIOR`.
 
-    With a former posterior, its values are the means of the prior. The second result holds the
-    quantiles of the conformal scores of these rows, or is None if they are not wanted.
+    A former posterior's values replace the prior means. The second result holds the quantiles of
+    the conformal scores of these rows, or is None if they are not wanted.
     """
     weights = problem.weights(c, Calibration(prior_scale=problem.scale))
     mean, variance, target = latent_validation(problem.active, problem.rows, weights)
@@ -249,7 +249,7 @@ def log_z_and_slopes(
     """Return log Z (n,), and the gradient (2,) of its sum in log temperature and log weight.
 
     Log Z is multiplied by the row weights `of_rows`. If the classes share the variance, only the
-    ratio of means and standard deviation matters.
+    ratios of the means to one standard deviation matter, that of latent value and noise together.
     """
     widened = weight * variance
     if variance.shape[1] == mean.shape[1]:

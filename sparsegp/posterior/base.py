@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 COVARIANCE = "the covariance of the active rows"
 
 MAX_ROUNDING = 1e-3
-"""Maximum latent variance, at the kernel's own variance, that rounding errors of features have."""
+"""Maximum latent variance due to rounding errors of features, at prior variance factor 1."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ActiveRows:
         return cls(settings.kernels, settings.likelihood, active.x, active.target, site, precision)
 
     def columns(self) -> list[slice]:
-        """Return the range of latent values that each kernel serves."""
+        """Return the slice of latent values that each kernel is for."""
         width = self.site.shape[1] // len(self.kernels)
         return [slice(c * width, (c + 1) * width) for c in range(len(self.kernels))]
 
@@ -102,11 +102,11 @@ class ActiveRows:
 
 
 def penalty_jitter(variance: float, d: int, precision: DTypeLike) -> float:
-    """Return the jitter of C in P by which rounding errors do not act as inputs.
+    """Return the jitter of C in P that keeps rounding errors from acting as inputs.
 
-    Where a kernel has fewer directions than there are active rows, C and P vanish, and the features
-    L^-1 k are those of errors of about eps k(x, x), which could be fitted at no cost. With a jitter
-    q of C their prior variance is d (eps k)^2 / q.
+    In directions where a kernel's rank is too low for its active rows, C and P vanish, and features
+    L^-1 k consist of errors of about eps k(x, x), which could be fitted at no cost. With a jitter q
+    of C the prior variance of such a fit is d (eps k)^2 / q.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def penalty_jitter(variance: float, d: int, precision: DTypeLike) -> float:
     d : int
         Number of active rows.
     precision : dtype
-        That in which features are computed.
+        Precision in which features are computed.
     """
     return d * (float(np.finfo(precision).eps) * variance) ** 2 / MAX_ROUNDING
 
@@ -131,20 +131,20 @@ def lower_covariance(kernel: Kernel, x: Doubles) -> Doubles:
 
 @dataclass(frozen=True)
 class Calibration(Checked):
-    """Calibration of latent values into probabilities.
+    """Calibration of the probabilities computed from latent values.
 
     Latent means, and what the likelihood adds to them (`Likelihood.tempered`), are divided by the
     temperature.
     """
 
     temperature: float = setting(1.0, least=1e-6)
-    variance_weight: float = setting(1.0, least=0.0)  # factor of the latent variances
-    prior_scale: float = setting(1.0, least=0.0)  # factor of the prior variances (posterior `all`)
+    variance_weight: float = setting(1.0, least=0.0)  # factor on the latent variances
+    prior_scale: float = setting(1.0, least=0.0)  # factor on the prior variances (posterior `all`)
 
     def log_probabilities(
         self, likelihood: Likelihood, mean: Doubles, variance: Doubles
     ) -> Doubles:
-        """Return log class probabilities (n, K) of latent means (n, R) and variances (n, C)."""
+        """Return log class probabilities (n, K) for latent means (n, R) and variances (n, C)."""
         return likelihood.tempered(self.temperature).log_probabilities(
             mean / self.temperature, self.variance_weight * variance
         )
@@ -173,14 +173,14 @@ class Rows(Protocol):
 
     n_rows: int
     total: float  # sum of the row weights; the number of rows if they have none
-    weights: Doubles | None  # factors of the log likelihoods of the rows, (n,)
-    validation_weights: Doubles | float  # those of validation rows (a,) over their mean; or 1
+    weights: Doubles | None  # factors on the log likelihoods of the rows, (n,)
+    validation_weights: Doubles | float  # for validation rows (a,), divided by their mean; or 1
     precision: np.dtype[Any]  # of the stub matrices in the blocks
     tolerance: float  # gain of an iteration, in nats, at which an ascent stops
     calibrate: bool  # whether to fit the calibration or, in a regression, the noise variance
-    keeps_scores: bool  # whether to keep the conformal scores of the rows to which it is fitted
+    keeps_scores: bool  # whether to keep the conformal scores of the rows that it is fitted to
     folds: Integers  # fold of each row (n,), for cross-validation; empty if there is none
-    former: Mapping[str, NDArray[Any]]  # the state last reported before an interruption, or empty
+    former: Mapping[str, NDArray[Any]]  # the last state reported before an interruption, or empty
     past: "PastRows | None"  # summary of earlier training rows that are no longer available
 
     def map_blocks(self, method: str, *args: Any) -> list[Any]:

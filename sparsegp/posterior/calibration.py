@@ -1,4 +1,4 @@
-"""Fit of temperature and variance weight to validation rows."""
+"""Fit of the temperature and the variance weight to validation rows."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -17,12 +17,12 @@ Prior: TypeAlias = tuple[Doubles, Doubles]
 """Means and standard deviations of the log temperature and the log variance weight."""
 
 PRIOR: Prior = np.log([1.0, 0.5]), np.array([0.5, 1.0])
-"""For posteriors from sites on the active rows: how wrong their variance is depends on the number
-of active rows."""
+"""For posteriors from sites on the active rows, whose variance is wrong by a factor that depends on
+the number of active rows."""
 
 GTOL = 0.01
-"""Gradient at which `fit_by_slopes` stops: less than 1e-4 nats are then missing in the sum over all
-rows, and the rest is close to the noise of single precision."""
+"""Gradient at which `fit_by_slopes` stops: the sum over all rows is then within 1e-4 nats of its
+maximum, and what is missing is close to the noise of single precision."""
 
 
 def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) -> PosteriorWeights:
@@ -50,17 +50,17 @@ def with_calibration(active: ActiveRows, rows: Rows, weights: PosteriorWeights) 
 def latent_validation(
     active: ActiveRows, rows: Rows, weights: PosteriorWeights
 ) -> tuple[Doubles, Doubles, Any]:
-    """Return latent means (n, R), variances (n, C) and targets (n,) of the validation rows."""
+    """Return the latent means (n, R), variances (n, C) and targets (n,) of the validation rows."""
     inputs, targets = zip(*rows.map_blocks("validation_rows"), strict=True)
     mean, variance = Posterior(active, weights).latent(np.concatenate(inputs))
     return mean, variance, np.concatenate(targets)
 
 
 def fit(log_z: Callable[[float, float], Doubles]) -> tuple[float, float]:
-    """Fit temperature and variance weight, which `log_z` maps to log probabilities, (n,).
+    """Fit the temperature and variance weight, which `log_z` maps to log probabilities, (n,).
 
     They maximise the predictive probability of the targets times `PRIOR`. Without a prior, the
-    lower the temperature the better if all rows are predicted correctly.
+    temperature would fall to zero if all rows were predicted correctly.
     """
     centre, spread = PRIOR
 
@@ -76,7 +76,7 @@ def fit(log_z: Callable[[float, float], Doubles]) -> tuple[float, float]:
 def fit_by_slopes(
     log_z: Callable[[float, float], tuple[Doubles, Doubles]], prior: Prior
 ) -> tuple[float, float]:
-    """Return the result of `fit` with any prior, in a tenth of the evaluations, by gradients.
+    """Return the result of `fit` with any prior, using gradients and a tenth of the evaluations.
 
     `log_z` also returns the gradient of the sum in the logarithms of its two arguments, (2,).
     """

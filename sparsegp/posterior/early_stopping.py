@@ -3,15 +3,14 @@
 The maximum of the all-data objective (posterior/all_data.py) predicts less well than points on the
 way to it: an ascent from zero first fits what many rows have in common, and only later what few
 rows require. Each ascent is therefore stopped where the validation rows are predicted best, and
-ascents are compared for several factors of the prior variance, each the square root of ten times
-the one before.
+ascents are compared for several prior variance factors, spaced by the square root of ten.
 
 The first half of an ascent hardly depends on the factor. An ascent at another factor therefore
 starts halfway to the best iteration of the best ascent so far. The objectives differ by a
 quadratic, so the memory of the quasi-Newton method at that point can be converted exactly.
 
-With many rows, a part of them is enough to choose the factor. The number of iterations is then that
-of one more ascent with all rows, which starts halfway to the best iteration for the part.
+With many rows, some of them are enough to choose the factor. The number of iterations then comes
+from one more ascent with all rows, which starts halfway to the best iteration for the part.
 """
 
 import math
@@ -24,18 +23,18 @@ from sparsegp.posterior.objective import Problem
 from sparsegp.types import Doubles
 
 STEP = np.sqrt(10.0)
-"""Ratio of one prior variance factor to the one before."""
+"""Ratio of successive prior variance factors."""
 MAX_STEPS = 6
 """Maximum number of steps from the kernel's own variance, up or down."""
 PATIENCE, PATIENCE_MANY_ROWS = 8, 3
-"""Iterations without a lower NLPP after which an ascent ends; the second with many rows, where
-they are slow. On splits of the training rows of sixteen tables 8 gives 0.98 of the NLPP of 3."""
+"""Iterations without a lower NLPP after which an ascent ends; fewer with many rows, where they are
+slow. On splits of the training rows of sixteen tables, 8 gives 0.98 times the NLPP of 3."""
 LEAD = 0.01
 """Fraction by which a larger prior variance must lower the NLPP to be worth another ascent."""
 
 
 def scale_of(step: int) -> float:
-    """Return the prior variance factor at a number of steps from the kernel's own."""
+    """Return the prior variance factor at a number of steps from the kernel's own variance."""
     return float(STEP**step)
 
 
@@ -66,26 +65,26 @@ class Peak:
 
 @dataclass
 class Search:
-    """Ascents for one prior variance factor after the other: up from 1, else down from it."""
+    """Ascents for one prior variance factor after another: up from 1, else down from it."""
 
     # steps of the completed ascents, and the NLPP of their best iterations
     tried: list[tuple[int, float]] = field(default_factory=list)
     best: Peak | None = None  # best iteration of the best completed ascent
-    halfway: Ascent | None = None  # state of that ascent halfway to it
+    halfway: Ascent | None = None  # state of that ascent halfway to the best iteration
     halfway_rounds: int = 0  # number of iterations until then
-    step: int = 0  # of the current ascent
+    step: int = 0  # step of the current ascent
     rounds: int = 0  # number of its iterations so far
     ascent: Ascent | None = None  # its state; None before it has started
     leader: Peak | None = None  # its best iteration so far
     least: float = math.inf  # lowest NLPP of its iterations
-    waited: int = 0  # number of iterations since
+    waited: int = 0  # number of iterations since the lowest NLPP
     over: bool = False  # whether all ascents are done
     alone: bool = False  # whether the first ascent is the only one
     part: bool = False  # whether the ascents still use a part of the rows
     patience: int = PATIENCE  # iterations without a lower NLPP after which an ascent ends
 
     def current_ascent(self, problem: Problem) -> Ascent:
-        """Return the current ascent, started if necessary."""
+        """Return the current ascent, starting it if necessary."""
         if self.ascent is not None:
             return self.ascent
         self.rounds = self.halfway_rounds
@@ -96,7 +95,7 @@ class Search:
         return self.ascent
 
     def record_iteration(self, log_z: Doubles, ascent: Ascent, rising: bool) -> None:
-        """Record an iteration; if it is the last of the ascent, prepare the next ascent.
+        """Record an iteration; if it is the last of its ascent, prepare the next ascent.
 
         Parameters
         ----------

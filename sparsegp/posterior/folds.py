@@ -1,18 +1,18 @@
 """Choice of the prior variance factor by cross-validation, with too few rows for validation rows.
 
-The rows are divided into folds. There is one objective for each fold, of the rows outside it, and
-one of all rows. Their sum is concave in all coefficients together, so a single ascent maximises all
-of them. It continues to the maximum for one prior variance factor after the other, up from 1 or
+The rows are divided into folds. There is one objective for each fold, over the rows outside it, and
+one over all rows. Their sum is concave in all coefficients together, so a single ascent maximises
+all of them. It continues to the maximum for one prior variance factor after another, up from 1 or
 else down from it, as long as the predictions for left-out rows improve.
 
 If a few rows are all predicted well, their NLPP alone would favour ever larger factors. A
 pseudo-row is therefore added, in the manner of Platt (1999, "Probabilistic outputs for support
-vector machines", section 2.2): an nth part of it lies at each of the n rows, it belongs to all
-classes in equal parts, and it is predicted from all rows. This prevents overconfidence. Its weight
-is small unless there are very few rows, as in many tables all new rows are predicted well, too.
+vector machines", section 2.2): it is spread evenly over the n rows and over all classes, and is
+predicted from all rows. This prevents overconfidence. Its weight is small unless there are very few
+rows, because in many tables all new rows are predicted well, too.
 
 Leave-one-out approximations by the true curvature of the likelihood (Rasmussen & Williams 2006,
-section 5.4.2; Vehtari et al. 2016) lead to almost the same choices, and need a factorisation over
+section 5.4.2; Vehtari et al. 2016) lead to almost the same choices, but need a factorisation over
 all latent values of all rows. Temperature, variance weight and early stopping add nothing here.
 """
 
@@ -31,14 +31,14 @@ from sparsegp.types import Doubles
 MAX_ROUNDS = 200
 """Maximum number of iterations for one prior variance factor."""
 PSEUDO_WEIGHT, FEW_ROWS = 0.1, 5.0
-"""Minimum weight of the pseudo-row (docs/benchmarks/studies.md), and rows up to which it is one."""
+"""Minimum weight of the pseudo-row (docs/benchmarks/studies.md), and rows up to which it is 1."""
 
 
 class Folds(Problem):
-    """Objectives of all folds, each without the rows of its fold, and last that of all rows.
+    """Objectives for all folds, each without the rows of its fold, and last that for all rows.
 
     Coefficients are (C, d, F R) for F objectives, the R of one objective side by side. As rows are
-    few, everything is computed here rather than in the row blocks. `whole` is that of all rows.
+    few, everything is computed here, not in the row blocks. `whole` is the problem of all rows.
     """
 
     def __init__(self, whole: Problem) -> None:
@@ -80,11 +80,11 @@ class Folds(Problem):
         return float(log_z[counts].sum(dtype=np.float64)), gradient
 
     def evaluate_left_out(self, c: Doubles) -> tuple[float, float, Doubles]:
-        """Return the NLPP of left-out rows, the same with the pseudo-row, and latent means.
+        """Return the NLPP of left-out rows, the same with the pseudo-row, and their latent means.
 
-        These are the means (n, K) of the left-out rows. With weights w there are taken to be
-        (sum sqrt w)^2 / sum w rows: a large weight does not turn one row into many, nor the others
-        into few, and rows of tiny weights are not counted.
+        The means are (n, K). With weights w the number of rows is taken as
+        (sum sqrt w)^2 / sum w: a large weight does not turn one row into many, nor the others into
+        few, and rows of tiny weight hardly count.
         """
         mean, none, w = self.means(c), np.zeros((len(self.target), 1)), self.rows.weights
         count = len(self.target) if w is None else float(np.sqrt(w).sum() ** 2 / w.sum())
@@ -101,10 +101,10 @@ class Folds(Problem):
 def best_scale(
     whole: Problem, report: Callable[[float], None]
 ) -> tuple[float, Doubles, dict[str, float], Quantiles]:
-    """Choose the prior variance factor; return it with the coefficients (C, d, R) of all rows.
+    """Choose the prior variance factor; return it with the coefficients (C, d, R) for all rows.
 
     The third result is the NLPP of left-out rows for each factor tried, the fourth the quantiles of
-    the conformal scores of left-out rows with the chosen one (posterior/limits.py).
+    the conformal scores of left-out rows with the chosen factor (posterior/limits.py).
 
     Parameters
     ----------

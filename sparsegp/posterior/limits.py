@@ -1,18 +1,18 @@
 """Limits of a model: the novelty of a row, and prediction sets.
 
-Both compare a row with others, of which quantiles are kept: validation or left-out rows, or for
-novelty training rows if there are no validation rows.
+Both compare a row with quantiles for other rows: validation or left-out rows, or for novelty the
+training rows if there are no validation rows.
 
 *Novelty* is the rank of a fraction: how much of the prior variance remains at a row, given the
 active rows of its predicted class. Given those of all classes, less would remain between classes
 than at many ordinary rows. What distinguishes ordinary rows from others varies more slowly than
 what distinguishes classes, so length scales are `STRETCH` times those of the kernel.
 
-*Prediction sets* are those of split conformal prediction (Vovk, Gammerman & Shafer 2005, section
-4.2) with the score of adaptive prediction sets (Romano, Sesia & Candes 2020, "Classification with
-valid and adaptive coverage", eq. 5-7) without its random part: the total probability of the classes
-that are more probable than the label. A set always contains the most probable class, and no other
-if that class alone is right often enough.
+*Prediction sets* use split conformal prediction (Vovk, Gammerman & Shafer 2005, section 4.2) with
+the score of adaptive prediction sets (Romano, Sesia & Candes 2020, "Classification with valid and
+adaptive coverage", eq. 5-7) without its random part: the total probability of the classes that are
+more probable than the label. A set always contains the most probable class, and no other if that
+class alone is right often enough.
 """
 
 import math
@@ -31,7 +31,7 @@ from sparsegp.types import Booleans, Doubles, Floats, Integers
 
 STRETCH = 2.0
 """Divisor of the scaled inputs. On nine training sets 2 to 4 were equally good at detecting a class
-that was left out, or an eighth of the values taken from other rows; less was worse."""
+left out of training, or rows with an eighth of their values from other rows; less was worse."""
 
 COVERAGE = Setting("coverage", float, 0.95, optional=False, above=0.0, below=1.0)
 """Requested coverage of prediction sets."""
@@ -44,7 +44,7 @@ class Span:
     kernel: Kernel
     places: Integers  # their positions among the active rows (d_c,)
     x: Doubles  # their stretched inputs (d_c, p)
-    precision: Doubles  # that of their sites (d_c,)
+    precision: Doubles  # their site precisions (d_c,)
     factor: Doubles  # L, with L L^T their covariance plus 1 / precision on the diagonal
 
     def shares(self, x: Doubles) -> Doubles:
@@ -57,7 +57,7 @@ class Span:
         return _share(prior - np.square(w).sum(axis=0), prior)
 
     def left_out_shares(self) -> Doubles:
-        """Return the same at the rows themselves (d_c,), each given only the others.
+        """Return the same fraction at the rows themselves, (d_c,), each given only the others.
 
         Without site i the variance is 1 / [(L L^T)^-1]_ii - 1 / precision_i (Rasmussen & Williams
         2006, eq. 5.12).
@@ -68,7 +68,7 @@ class Span:
 
 
 def spans_of(active: ActiveRows, n_classes: int) -> list[Span]:
-    """Return the span of each class, or a single one for a regression (no classes)."""
+    """Return the span of each class, or a single one for a regression (`n_classes` = 0)."""
     spans = []
     for code in range(max(n_classes, 1)):
         c = code if len(active.kernels) > 1 else 0
@@ -96,12 +96,12 @@ def _stretched(x: Floats) -> Doubles:
 
 
 def _share(left: Doubles, prior: Doubles) -> Doubles:
-    """Return what is left of the prior, rounded, so that all of it is 1 on any machine."""
+    """Return the fraction left of the prior, rounded so that all of it is 1 on any machine."""
     return np.divide(left, prior, out=np.ones_like(left), where=prior > 0.0).round(12)
 
 
 def mass_of_more_probable(probabilities: Doubles) -> Doubles:
-    """Return for each class the total probability of the more probable ones, (n, K)."""
+    """Return for each class the total probability of the more probable classes, (n, K)."""
     above = np.empty_like(probabilities)
     for k, own in enumerate(probabilities.T):
         larger = probabilities > own[:, np.newaxis]

@@ -28,14 +28,14 @@ depend, in the last bit, on the partition into blocks."""
 class Problem:
     """The objective and its metric, as sums over row blocks.
 
-    Unless the validation rows are `joined` and count, `validation` (a,) has their log predictive
-    probabilities at the last evaluation, times their weights divided by the mean weight.
+    Unless the validation rows are `joined`, that is, count, `validation` (a,) holds their log
+    predictive probabilities at the last evaluation, times their weights over the mean weight.
     """
 
     def __init__(self, active: ActiveRows, rows: Rows) -> None:
         self.active, self.rows = active, rows
         self.joined, self.validation = False, np.empty(0)
-        self.tilt: Doubles | None = None  # (C, d, R); its product with c is subtracted
+        self.tilt: Doubles | None = None  # (C, d, R); the objective is reduced by tilt . c
         x = np.asarray(active.x, dtype=np.float64)
         variances = np.stack([kernel.diag(x) for kernel in active.kernels])
         largest, mean = float(variances.max()), float(variances.mean(axis=1).max())
@@ -51,7 +51,7 @@ class Problem:
             self.jitter = max(self.jitter, JITTER * mean)
         self.whole = active.penalties(factors, self.jitter)  # P at the kernels' own variance
         self.gram: Doubles = rows.sum_blocks("gram", len(x), self.quanta["gram"])
-        self.anchor: list[Any] = []  # from a former posterior, as is the force
+        self.anchor: list[Any] = []  # anchor and force come from a former posterior
         self.force: Any = 0.0
         self.scale, self.columns, scale = 0.0, TILE, 1.0
         if rows.past is not None:
@@ -63,10 +63,10 @@ class Problem:
         self.set_scale(scale)
 
     def set_scale(self, scale: float, columns: int = TILE) -> None:
-        """Set the prior variance factor, which changes penalty and metric.
+        """Set the prior variance factor, which changes the penalty and the metric.
 
-        Only the first `columns` rows of each tile count then; their metric is that of all rows
-        times their fraction.
+        From then on only the first `columns` rows of each tile count; their metric is that of all
+        rows times their fraction.
         """
         if (scale, columns) == (self.scale, self.columns):
             return
@@ -75,7 +75,7 @@ class Problem:
         self._reduced: list[tuple[Doubles, float]] = []
 
     def metric(self, precision: DTypeLike = np.float64) -> list[tuple[Any, float]]:
-        """Return the lower factor of B of each kernel, and its jitter over the mean diagonal."""
+        """Return the lower factor of B of each kernel, and its jitter, over the mean diagonal."""
         if (name := np.dtype(precision).name) not in self._metric:
             least = float(np.finfo(self.rows.precision).eps)
             kernels = range(len(self.whole))
@@ -95,14 +95,14 @@ class Problem:
         weight = self.active.likelihood.metric_curvature * self.columns / TILE
         diagonal = float(np.trace(self.whole[k]) / self.scale + np.trace(self.gram[k]) * weight)
         diagonal /= len(B)
-        for start in range(0, len(B), linalg.BLOCK):  # small temporaries
+        for start in range(0, len(B), linalg.BLOCK):  # keeps temporaries small
             some = slice(start, start + linalg.BLOCK)
             whole = self.whole[k][some] / self.scale + self.gram[k][some] * weight
             B[some] = rounded(whole, precision, diagonal)
         return B
 
     def start(self) -> Doubles:
-        """Return initial coefficients (C, d, R): the best for a former posterior alone, or zero."""
+        """Return initial coefficients (C, d, R): optimal for a former posterior alone, or zero."""
         if self.rows.past is None:
             n_kernels, (d, n_latent) = len(self.active.kernels), self.active.site.shape
             return np.zeros((n_kernels, d, n_latent // n_kernels))
@@ -118,7 +118,7 @@ class Problem:
         return Ascent.at(self.start() if point is None else point, self.value_and_gradient)
 
     def carry(self, ascent: Ascent, scale: float) -> Ascent:
-        """Convert the state of an ascent for prior variance factor `scale` to the current one."""
+        """Convert the state of an ascent from prior variance factor `scale` to the current one."""
         weight = 1.0 / self.scale - 1.0 / scale
 
         def pull(c: Doubles) -> Doubles:
@@ -150,7 +150,7 @@ class Problem:
     def solve(self, right: Doubles) -> Doubles:
         """Return B^-1 applied to (C, d, R), in the precision of the stub matrices.
 
-        A direction of ascent needs no more, and single precision halves the time of factors.
+        A search direction needs no more, and single precision halves the time of factorisations.
         """
         precision = self.rows.precision
         pairs = zip(self.metric(precision), right.astype(precision), strict=True)
@@ -158,7 +158,7 @@ class Problem:
         return np.asarray(found, dtype=np.float64)
 
     def weights(self, c: Doubles, calibration: Calibration) -> PosteriorWeights:
-        """Return the posterior with coefficients (C, d, R), without the gain."""
+        """Return the posterior with coefficients (C, d, R), but without the gain."""
         pairs = zip(self.factors, c, strict=True)
         whitened = [linalg.solve_lower(factor, part, transposed=True) for factor, part in pairs]
         reduction, jitters = zip(*self.reductions(), strict=True)
@@ -166,7 +166,7 @@ class Problem:
         return PosteriorWeights(list(c), None, reduction, calibration, report, whitened=whitened)
 
     def gain(self) -> list[Doubles]:
-        """Return the factors of B, rounded in place as a model stores them: after all else."""
+        """Return the factors of B, rounded in place as a model stores them; call this last."""
         return [_rounded(factor) for factor, _ in self.metric()]
 
     def reductions(self) -> list[tuple[Doubles, float]]:

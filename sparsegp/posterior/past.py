@@ -1,8 +1,8 @@
 """Summary of earlier training rows that are no longer available, from the posterior they produced.
 
-The posterior has its coefficients c and B, which is P / s plus G = M W M^T over these rows times
-the curvature of its metric. If c is the maximum, the gradient of their log likelihood is P c / s,
-so that to second order it is
+The posterior has coefficients c, and B, which is P / s plus the metric's curvature times
+G = M W M^T over these rows. If c is the maximum, the gradient of their log likelihood is P c / s,
+so that to second order the log likelihood is
 
     -kappa tr((a - c)^T G (a - c)) / 2 + tr(c^T P a) / s      plus a constant
 
@@ -10,23 +10,23 @@ for coefficients a. Here kappa replaces the curvature of the metric (posterior/a
 the mean curvature of -log Z, measured at new rows.
 
 A new active set has other features w' = L'^-1 k'. For an active row that is kept, k' is a row of
-k = L w. For a new one, z, it is approximated by interpolation from the former ones, with jitter:
+k = L w. For a new one, z, it is interpolated from the former active rows, with jitter:
 k_zu C^-1 k = k_zu C^-1 L w. (With the noise of the sites, Pi^-1 + C, it would be shrunk, and one
 new row could ruin a model.) So w' = T w, where L' T has rows of L for kept rows, and k_zu C^-1 L
 for new ones; G becomes T G T^T, and coefficients a correspond to former coefficients T^T a.
 
 Errors must not grow from one update to the next. As B is stored in single precision, negative
 eigenvalues of G are set to zero before anything is derived from it. P has a jitter like that of the
-interpolation: if it vanished in a direction in which the interpolation is not exact, nothing would
+interpolation: if P vanished in a direction in which the interpolation is not exact, nothing would
 oppose the error there.
 
-This term is added to the objective of the new rows. Without any, the maximum is c itself, as long
-as T is square. If the ascent to c was stopped early a gradient was left, which is omitted here: to
-follow it now would undo early stopping, and made predictions much worse on one table. A curvature
-for each row rather than a mean one was no better in a small example.
+This term is added to the objective of the new rows. Without new rows, the maximum is c itself, as
+long as T is square. If the ascent to c was stopped early, a gradient remained, which is omitted
+here: following it now would undo early stopping, and made predictions much worse on one table. A
+curvature for each row instead of the mean was no better in a small example.
 
-The idea is that of streaming sparse approximations (Bui, Nguyen & Turner 2017, section 3), where
-the former posterior takes the place of the rows it was fitted to.
+The idea is that of streaming sparse approximations (Bui, Nguyen & Turner 2017, section 3): the
+former posterior takes the place of the rows it was fitted to.
 """
 
 import hashlib
@@ -45,15 +45,15 @@ from sparsegp.posterior.sites import regression
 from sparsegp.types import Doubles, Integers
 
 JITTER = 1e-6
-"""Jitter of C, relative to its mean diagonal, in P of an update; and in the interpolation, there
-divided by the prior variance factor, if that is above one."""
+"""Jitter of C, relative to its mean diagonal, in P of an update, and in the interpolation, where it
+is divided by the prior variance factor if that is above one."""
 
 
 @dataclass(frozen=True)
 class PastRows:
     """Summary of rows that are no longer available."""
 
-    active: ActiveRows  # those of the former posterior; all are active for every process
+    active: ActiveRows  # of the former posterior; all are active for every process
     weights: PosteriorWeights  # the former posterior, an all-data posterior
     kept: Integers  # places (m,) of the rows that are kept; they come first in any later active set
     numbers: Integers  # their row numbers (m,): negative, as new rows are counted from 0
@@ -131,13 +131,13 @@ class PastRows:
 def mean_curvature(likelihood: Any, mean: Doubles, target: Integers) -> float:
     """Return the mean curvature of -log Z at some rows, without latent variance.
 
-    It is the trace of the matrices divided by K - 1, as their rows and columns sum to zero. With
-    one latent value it is the curvature itself.
+    The curvature of a row is the trace of its matrix divided by K - 1, as rows and columns sum to
+    zero. With one latent value it is the second derivative itself.
 
     Parameters
     ----------
     likelihood : Likelihood
-        One with a `curvature`.
+        Likelihood with a method `curvature`.
     mean : Doubles (n, R)
     target : Integers (n,)
     """

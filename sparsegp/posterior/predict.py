@@ -5,13 +5,13 @@ With Pi^(-1) + C = L L^T on the active rows and k = k(X_active, x) the mean is k
     variance = s k(x, x) - |W k|^2
 
 with a lower triangle W and the prior variance factor s. For posteriors from sites W = L^-1 and
-s = 1 (GR section 4.5). For the all-data posterior (posterior/all_data.py) W is the root of the
-reduction by the data,
+s = 1 (GR section 4.5). For the all-data posterior (posterior/all_data.py) W is a root of the
+reduction of the variance by the data,
 
     W^T W = s C^-1 - (L B L^T)^-1
 
-computed once with the posterior, so that predictions need products alone. The working precision is
-enough for W, as calibration leaves little of this variance.
+computed once with the posterior, so that predictions need matrix products only. The working
+precision is enough for W, as calibration leaves little of this variance.
 
 Rows are processed in tiles of a fixed size, so that the prediction for a row does not depend on the
 number of rows in a call.
@@ -32,10 +32,10 @@ from sparsegp.posterior.base import COVARIANCE, ActiveRows, PosteriorWeights, lo
 from sparsegp.types import Doubles, Floats
 
 MARGIN = 8
-"""Columns of zeros on either side of a tile, as OpenBLAS may round outer columns differently."""
+"""Zero columns padded on either side of a tile, as OpenBLAS may round outer columns differently."""
 JITTERS = tuple(10.0**k for k in range(-8, -2))
 """Values added to the diagonal of C before inversion, relative to its mean; the smallest that works
-is used. Variances change by as little, and W stays accurate if rows are nearly equal."""
+is used. Variances change as little, and W stays accurate even if rows are nearly equal."""
 
 
 def reduction(
@@ -51,7 +51,7 @@ def reduction(
     ----------
     kernel : Kernel
     active : tuple of Doubles (d, p) and (d,)
-        Scaled inputs of the active rows, and precisions of their sites.
+        Scaled inputs of the active rows, and their site precisions.
     L : Doubles (d, d)
         Lower factor of Pi^(-1) + C.
     metric : callable
@@ -65,7 +65,7 @@ def reduction(
         If the largest jitter is not enough.
     """
     x, precision = active
-    slack = 2.0 * float(precision.max()) / scale  # with less on B, data would add variance
+    slack = 2.0 * float(precision.max()) / scale  # with less on B, the data could add variance
 
     def root(jitter: float) -> Doubles:
         C = lower_covariance(kernel, x)
@@ -88,7 +88,7 @@ def reduction(
 class Posterior:
     """A Gaussian posterior over the span of the active rows, ready to predict.
 
-    Of each kernel, `x` are the scaled inputs of its active rows, `weights` L^-T c (d_c, R) and
+    For each kernel, `x` holds the scaled inputs of its active rows, `weights` L^-T c (d_c, R) and
     `reduction` W (d_c, d_c).
     """
 
@@ -104,7 +104,7 @@ class Posterior:
             factors = active.factors()
             pairs = zip(factors, weights.coefficients, strict=True)
             whitened = [linalg.solve_lower(factor, c, transposed=True) for factor, c in pairs]
-            if triangles is None:  # float64: small differences of large variances
+            if triangles is None:  # in float64, for small differences of large variances
                 triangles = [linalg.inverse_lower(factor) for factor in factors]
         self.weights, self.reduction = whitened, triangles
 

@@ -5,7 +5,7 @@ lambda = sigma^2 / s, the coefficients are
 
     c = A^-1 M W y        A = lambda P + G        G = M W M^T
 
-so they depend only on the ratio of noise variance and prior variance factor. With G + P = R R^T
+so they depend only on the ratio of noise variance to prior variance factor. With G + P = R R^T
 and R^-1 P R^-T = Q diag(e) Q^T, only a diagonal matrix must be inverted for each lambda,
 
     A = R Q diag(1 + (lambda - 1) e) Q^T R^T
@@ -15,9 +15,9 @@ The data reduce the prior variance s k** by s k^T (C + H)^-1 k, with
     H = lambda C (L G L^T)^-1 C = lambda V diag(e^2 / (1 - e)) V^T        V = L R Q
 
 since C = L P L^T = V diag(e) V^T. The active rows are among the rows of G, so no term of H / lambda
-exceeds the inverse of their smallest weight. If 1 - e is below the rounding error of G it is
-meaningless, and the term is set to that bound. This form has no difference of large inverses. It is
-kept in double precision, as no calibration reduces the variance of a regression.
+exceeds the inverse of their smallest weight. If 1 - e is below the rounding error of G, it is
+meaningless, and the term is set to that bound. This form avoids differences of large inverses. It
+is kept in double precision, as no calibration reduces the variance of a regression.
 
 Left-out rows choose lambda: with m a column of M, w its weight, q = m^T A^-1 m and h = w q, the fit
 to all other rows has the residual (y - m^T c) / (1 - h) at this row, and the variance
@@ -47,16 +47,16 @@ GRID = np.log(10.0) * np.arange(-8.0, 4.25, 0.5)
 """Values of log lambda that are tried before the best is refined."""
 AS_GOOD = 0.001
 """Difference of mean log densities, in nats, within which a larger lambda is preferred: with a weak
-prior rounding errors matter, and predictions far from all rows are wild."""
+prior, rounding errors matter, and predictions far from all rows are wild."""
 ROUNDING = 1e-12
-"""Least precision of coefficients in an update, relative to the mean diagonal of G. Otherwise
-rounding errors would be fitted where neither the rows nor the prior tell anything."""
+"""Minimum prior precision of coefficients in an update, relative to the mean diagonal of G.
+Otherwise rounding errors would be fitted in directions that neither rows nor prior determine."""
 MIN_LEFT_OUT = 300
 """Minimum number of new rows to choose noise and prior again in an update without the old rows."""
 FEW_ROWS = 20
-"""Few rows may all be predicted well by chance, so the noise variance is also that of one more row,
-which is off by the variance of the targets and has the weight 1 / n beside n rows; beyond this
-number its weight falls with the third power of n."""
+"""Few rows may all be predicted well by chance, so the noise variance is averaged with one more
+row, whose squared error is the variance of the targets, and whose weight is 1 / n beside n rows;
+beyond this number of rows its weight falls with the third power of n."""
 MIN_NOISE = 1e-10
 """Minimum noise variance, for targets of variance one; without noise a fit loses all digits."""
 
@@ -71,7 +71,7 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     (penalty,) = active.penalties([factor], 0.0 if past is None else JITTER * variance)
     gram, pull, error = _sums(active, rows)
     scale, noise, nlpp = 1.0, _noise(active), None
-    if past is not None:  # exact in their span, as log Z is quadratic (posterior/past.py)
+    if past is not None:  # exact in the former span, as log Z is quadratic (posterior/past.py)
         scale, noise = past.weights.calibration.prior_scale, _noise(past.active)
         (more,), (force,) = past.projected_onto(active, [factor])
         gram, pull = gram + noise * more, pull + noise * force[:, 0]
@@ -110,8 +110,8 @@ def _reduction(active: ActiveRows, factor: Doubles, spectrum: "Spectrum", ratio:
 def _exact(active: ActiveRows, factor: Doubles, ratio: float) -> tuple[Doubles, Doubles]:
     """Return c (d,), and W (d, d) divided by the square root of s, if all rows are active.
 
-    Then H = lambda diag(1 / weights) and c = L^T (C + H)^-1 y, without squares of features, which
-    would cost half of the digits.
+    Then H = lambda diag(1 / weights) and c = L^T (C + H)^-1 y, without squaring features, which
+    would lose half of the digits.
     """
     x, weights = np.asarray(active.x, np.float64), active.precision[:, 0] * _noise(active)
     C = np.asarray(active.kernels[0](x, x), np.float64) + np.diag(ratio / weights)
@@ -120,7 +120,7 @@ def _exact(active: ActiveRows, factor: Doubles, ratio: float) -> tuple[Doubles, 
 
 
 def _noise(active: ActiveRows) -> float:
-    """Return the noise variance: that at inclusion, or the final one of a former posterior."""
+    """Return the noise variance: its value at inclusion, or the final one of a former posterior."""
     likelihood: Any = active.likelihood
     return float(likelihood.noise_variance)
 
@@ -142,7 +142,7 @@ def _sums(active: ActiveRows, rows: Rows) -> tuple[Doubles, Doubles, float]:
 class Spectrum:
     """Factorisation that gives A^-1 for every lambda, from P, G and M W y.
 
-    `error` bounds that of the eigenvalues of G.
+    `error` bounds the errors of the eigenvalues of G.
     """
 
     def __init__(self, penalty: Doubles, gram: Doubles, pull: Doubles, error: float = 0.0) -> None:
@@ -167,7 +167,7 @@ class Spectrum:
         return solve_lower(self.root, rotated, transposed=True)
 
     def beside(self, factor: Doubles, ratio: float, most: float) -> Doubles:
-        """Return H, (d, d), from L (d, d), lambda and an upper bound of the terms of H / lambda."""
+        """Return H, (d, d), from L (d, d), lambda and an upper bound on the terms of H / lambda."""
         V = product_of_triangles(factor, self.root) @ self.vectors
         squares, rest = np.square(V).sum(axis=0), 1.0 - self.shares
         lost = self.error * np.square(self.vectors.T @ inverse_lower(self.root)).sum(axis=1)
@@ -178,7 +178,7 @@ class Spectrum:
 
 
 class LeftOut:
-    """Left-out rows, by which noise variance and prior variance factor are chosen.
+    """Left-out rows, by which the noise variance and prior variance factor are chosen.
 
     They are evenly spaced, and at most `MAX_LEFT_OUT`; `factor` is L.
     """
@@ -209,7 +209,7 @@ class LeftOut:
         square = (rest / left) ** 2 / spread
         noise = max(float(np.average(square, weights=self.weights)), MIN_NOISE)
         n = len(square)
-        more = (min(1.0, FEW_ROWS / n) / n) ** 2  # weight of one more row beside all others
+        more = (min(1.0, FEW_ROWS / n) / n) ** 2  # weight of one more row relative to all others
         noise = (noise + more) / (1.0 + more)
         terms = np.log(2.0 * np.pi * noise * spread) + square / noise
         return 0.5 * float(np.average(terms, weights=self.weights)), noise

@@ -21,7 +21,7 @@ from sparsegp.types import Doubles, Integers
 
 
 def rows_to_remove(active: ActiveRows, weights: PosteriorWeights, count: int) -> Integers:
-    """Return the places of rows to remove, one by one those that change the posterior least.
+    """Return the places of rows to remove, each the one that changes the posterior least.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def rows_to_remove(active: ActiveRows, weights: PosteriorWeights, count: int) ->
     Returns
     -------
     Integers (count,)
-        In order of removal; of ties the later inclusion goes first.
+        In order of removal; among ties the later inclusion goes first.
     """
     inverses, alphas = [], []
     factors = active.factors()

@@ -23,7 +23,7 @@ def adf(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the posterior of the sites as set at inclusion (GR section 5, SLH algorithm 1).
 
     It is calibrated on the validation rows, if there are any: active rows are the hard ones, and
-    with few of them the variance elsewhere is too large.
+    if there are few of them the variance elsewhere is too large.
     """
     weights = regression(active, active.site)
     return with_calibration(active, rows, weights) if rows.calibrate else weights
@@ -41,8 +41,8 @@ def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """Return the posterior of sites iterated to convergence on the active rows (GR eq. 4.6).
 
     Iterates m <- C (Pi^-1 + C)^-1 (m + p(m) / b), where b is the bound on the curvature and Pi
-    holds the row weights times b, with Nesterov's momentum, which is dropped when it points against
-    the last step. Stops when no mean moves by more than `TOLERANCE`, times the largest if above 1.
+    holds the row weights times b, with Nesterov's momentum, which is reset when it points against
+    the last step. Stops when no mean moves by more than `TOLERANCE` times max(1, largest |mean|).
     """
     del rows
     x = np.asarray(active.x, dtype=np.float64)
