@@ -78,7 +78,8 @@ class Predictive(Criterion):
 
     def scores(self, rule: SiteRule, marginals: Marginals) -> Doubles:
         """Return -log Z, times the weight of the row."""
-        log_z = rule.likelihood.log_z(marginals.mean, marginals.variance, marginals.target)
+        variance = np.maximum(marginals.variance, 0.0)  # rounding can make it negative
+        log_z = rule.likelihood.log_z(marginals.mean, variance, marginals.target)
         return _mask_silent(-marginals.weighted(log_z), rule, marginals)
 
 

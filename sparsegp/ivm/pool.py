@@ -9,15 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sparsegp.errors import NumericalError
 from sparsegp.ivm.inclusions import Candidates, Inclusions
 from sparsegp.ivm.rows import BlockSettings
-from sparsegp.ivm.scores import Scores
-
-ROUNDING = 8.0
-"""Rounding error of a latent variance, in units of machine epsilon times the prior variance. A row
-is left out unless its latent variance plus the variance of its site, which is small if the row has
-a large weight, exceeds this."""
+from sparsegp.ivm.scores import Scores, are_lost, broken_by_rounding, rounding_error
 
 
 @dataclass(eq=False)
@@ -38,9 +32,11 @@ class Pool:
             self.covariance[c] = kernel(x, x) - stub @ stub.T
             np.fill_diagonal(self.covariance[c], of.variance[:, c])
         prior = np.stack([kernel.diag(x) for kernel in kernels], axis=1)
-        self.rounding = ROUNDING * np.finfo(x.dtype).eps * prior
+        self.rounding = rounding_error(prior)
         self.rule, n_latent, lazy = settings.rule, settings.n_latent, len(kernels) == 1
-        self.scores = Scores(settings.criterion, self.rule, of.target, n_latent, lazy)
+        self.scores = Scores(
+            settings.criterion, self.rule, of.target, n_latent, self.rounding, lazy
+        )
         self.columns = np.zeros((len(kernels), slots, len(x)))
         self.length = np.empty((len(kernels), slots))
         self.step = np.empty((len(kernels), slots, n_latent // len(kernels)))
@@ -91,18 +87,13 @@ class Pool:
 
     def _include(self, i: int, score: float) -> None:
         """Include candidate i (GR eq. 5.1-5.4, SLH appendix C.1, on the rows of the pool)."""
-        j, sites = len(self.picked), self.now.take(np.array([i])).sites(self.rule)
-        precision, variance = sites.precision[0], self.now.variance[i]
-        is_lost = (precision * (self.rounding[i] - variance) >= 1.0).any()
-        if is_lost or self.rule.is_silent(sites)[0]:
+        j, own = len(self.picked), self.now.take(np.array([i]))
+        sites = own.sites(self.rule)
+        if are_lost(self.rule, own, self.rounding[[i]])[0] or self.rule.is_silent(sites)[0]:
             return
-        length, step = sites.length[0], sites.step[0]
+        precision, length, step = sites.precision[0], sites.length[0], sites.step[0]
         if not (np.isfinite(step).all() and (length > 0.0).all()):
-            raise NumericalError(
-                f"row {self.now.rows[i]} has latent variance {variance.min():.3g} after rounding; "
-                "use precision=float64, a kernel of smaller variance, or row weights that differ "
-                "less"
-            )
+            raise broken_by_rounding(own.rows[0], own.variance)
         self.site[j], self.precision[j] = sites.mean[0], precision
         width = self.step.shape[2]
         for c in range(len(self.covariance)):

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsegp.errors import NumericalError
 from sparsegp.ivm.criteria import Criterion, Marginals
 from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.types import Booleans, Doubles, Integers
@@ -24,8 +25,44 @@ ROUNDING_UNIT = 2.0**-14
 """Unit in which scores are compared: coarser than the rounding of float32 products, so that rows
 that tie in exact arithmetic also tie here, and the smaller row number wins."""
 
+ROUNDING = 8.0
+"""Rounding error of a latent variance, in units of machine epsilon times the prior variance. A row
+is left out unless its latent variance plus the variance of its site, which is small if the row has
+a large weight, exceeds this."""
+
+BROKEN = 1024.0
+"""Negative variance, in units of its rounding error, that shows the recursion to be unstable."""
+
 SLACK = 2.0**-16
 """Margin added to bounds for quadrature and rounding errors."""
+
+
+def rounding_error(prior: Any) -> Doubles:
+    """Return the rounding error of latent variances, given the prior ones in their precision."""
+    return np.asarray(prior, np.float64) * (ROUNDING * float(np.finfo(prior.dtype).eps))
+
+
+def are_lost(rule: SiteRule, marginals: Marginals, rounding: Doubles) -> Booleans:
+    """Return a mask of the rows that rounding has left no latent variance for a site, (n,).
+
+    `rounding` (n, C) is their `rounding_error`.
+    """
+    lost = np.asarray((marginals.variance < rounding).any(axis=1))
+    if lost.any():
+        some = np.flatnonzero(lost)
+        sites = marginals.take(some).sites(rule)
+        excess = sites.precision * (rounding[some] - marginals.variance[some])
+        lost[some] = (excess >= 1.0).any(axis=1) | rule.is_silent(sites)
+    return lost
+
+
+def broken_by_rounding(row: int, variance: Doubles) -> NumericalError:
+    """Return the error that rounding has left a row impossible latent variances."""
+    return NumericalError(
+        f"row {row} has latent variance {variance.min():.3g} after rounding; use "
+        "precision=float64, a kernel of smaller variance, more noise, or row weights that differ "
+        "less"
+    )
 
 
 def quantise(scores: Doubles) -> Doubles:
@@ -43,15 +80,24 @@ class Scores:
     target : array (n,)
         Class codes, or targets in a regression.
     n_latent : int
+    rounding : Doubles (n, C)
+        See `rounding_error`. Rows that are lost to it score -inf.
     lazy : bool
         Whether to use the bounds, if criterion and likelihood have them; otherwise all rows are
         evaluated every time. Requires that the classes share the variance.
     """
 
     def __init__(
-        self, criterion: Criterion, rule: SiteRule, target: Any, n_latent: int, lazy: bool
+        self,
+        criterion: Criterion,
+        rule: SiteRule,
+        target: Any,
+        n_latent: int,
+        rounding: Doubles,
+        lazy: bool,
     ) -> None:
         self.criterion, self.rule, self.likelihood = criterion, rule, rule.likelihood
+        self.rounding = rounding
         self.lazy = lazy and criterion.concave and rule.likelihood.has_score_bounds
         if self.lazy:  # bounds from evaluations at means of zero
             zero = np.zeros((n_latent, n_latent))
@@ -60,6 +106,7 @@ class Scores:
 
     def take(self, index: Integers) -> None:
         """Restrict the scores to the rows with these indices, which may repeat."""
+        self.rounding = self.rounding[index]
         if self.lazy:
             self.slope, self.offset = self.slope[index], self.offset[index]
 
@@ -69,7 +116,7 @@ class Scores:
             return np.full(len(marginals.rows), np.inf)
         linear = np.einsum("nk,nk->n", marginals.mean, self.slope)
         square = np.einsum("nk,nk->n", marginals.mean, marginals.mean)
-        # rounding can make variances negative; the pool leaves out such rows
+        # rounding can make variances negative; such rows are left out once they are evaluated
         variance = np.maximum(marginals.variance[:, 0], 0.0)
         return marginals.weighted(self.bounds(self.offset, linear, square, variance))
 
@@ -83,8 +130,14 @@ class Scores:
 
     def evaluate(self, index: Integers, marginals: Marginals) -> Doubles:
         """Return the exact scores of rows `index` at these marginals, and renew their bounds."""
-        if not self.lazy:
-            return self.criterion.scores(self.rule, marginals)
+        if self.lazy:
+            scores = self._renewed(index, marginals)
+        else:
+            scores = self.criterion.scores(self.rule, marginals)
+        lost = are_lost(self.rule, marginals, self.rounding[index])
+        return np.where(lost, -np.inf, scores) if lost.any() else scores
+
+    def _renewed(self, index: Integers, marginals: Marginals) -> Doubles:
         spread = self.likelihood.noise_precision * np.maximum(marginals.variance, 0.0)
         x = marginals.mean / np.sqrt(1.0 + spread)
         log_z, gradient = self.likelihood.gradient(x, marginals.target)

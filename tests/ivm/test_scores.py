@@ -31,7 +31,9 @@ def changed(rng, before, step):
 
 
 def scores_of(state, lazy=True, criterion=None):
-    return Scores(criterion or Predictive(), RULE, state.target, state.mean.shape[1], lazy)
+    none = np.zeros_like(state.variance)  # no rounding
+    given = criterion or Predictive(), RULE, state.target, state.mean.shape[1], none
+    return Scores(*given, lazy)
 
 
 def brute_force(state, open_, count, criterion=None):

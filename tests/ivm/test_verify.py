@@ -10,7 +10,7 @@ from scipy.linalg.lapack import dpstrf
 from sparsegp.errors import NumericalError
 from sparsegp.ivm.inclusions import merge
 from sparsegp.ivm.pool import Pool
-from tests.ivm.problems import KINDS, kinds, on_rings
+from tests.ivm.problems import KINDS, Problem, kinds, on_rings, rings
 
 
 def offered(selection, count):
@@ -60,6 +60,29 @@ def test_rows_whose_variance_is_lost_to_rounding_are_left_out(take):
     assert count(-1.5, 1.0) == count(0.0, 1e17) == 0
     with pytest.raises(NumericalError, match="variance nan"):
         count(np.nan, 1.0)
+
+
+@pytest.mark.parametrize("lookahead", [1, 8, 56])
+def test_rows_whose_variance_is_lost_do_not_end_the_selection(lookahead):
+    """Copies of one heavy row, with other labels and therefore the highest scores."""
+    X, target = rings(400)
+    X[50:300] = X[50]
+    run = Problem(X.astype(np.float32), target, KINDS["shared"], 60, lookahead=lookahead)
+    selection = run.begin()
+    for block in selection.blocks.blocks:
+        block.weight = np.where((block.rows >= 50) & (block.rows < 300), 1e12, 1.0)
+    rows = run.finish(selection).active.rows
+    assert len(rows) == 60
+    assert ((rows >= 50) & (rows < 300)).sum() == 1
+
+
+def test_impossible_variances_are_an_error():
+    _, selection = after(KINDS["shared"], 15)
+    block, batch = selection.blocks.blocks[0], selection.active.included[0]
+    block.restart(block.settings.kernels, block.settings.rule)
+    block.variance[3] = -0.1
+    with pytest.raises(NumericalError, match=r"row 3 .* -0\..* precision=float64"):
+        block.include(batch)
 
 
 def test_the_best_end_where_the_pool_is_poor():
