@@ -1,5 +1,6 @@
 """Classifiers for scikit-learn."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -16,7 +17,6 @@ from sparsegp.estimator.rows import to_memory
 from sparsegp.estimator.sparse import SparseEstimator, has_posterior_all
 from sparsegp.fields import setting
 from sparsegp.likelihoods import LIKELIHOODS
-from sparsegp.likelihoods.binary import Binary
 from sparsegp.model import Model
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Labels
@@ -40,10 +40,13 @@ class Classifier(ClassifierMixin, GPEstimator):  # type: ignore[misc] # no types
     @property
     def _two_classes(self) -> bool:
         """Whether only two classes are supported; False for unknown names: `fit` raises."""
-        return all(
-            name in LIKELIHOODS and issubclass(LIKELIHOODS[name], Binary)
-            for name in self._likelihoods
-        )
+        for name in self._likelihoods:
+            if name not in LIKELIHOODS:
+                return False
+            with suppress(SettingsError):
+                LIKELIHOODS[name].start(3)
+                return False
+        return True
 
     def _find_classes(self, y: Labels) -> Labels:
         classes = _distinct(y)

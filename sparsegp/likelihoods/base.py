@@ -87,9 +87,13 @@ class Likelihood(Checked, Member, ABC):
         SettingsError
             If the likelihood does not support this number of classes.
         """
-        if not cls.numeric and n_classes < 2:
-            raise SettingsError(f"likelihood={cls.name} needs at least 2 classes, got {n_classes}")
-        return cls()
+        found = cls()
+        is_binary = found.n_latent(3) == 1 and not cls.ordered
+        if not cls.numeric and (n_classes < 2 or (is_binary and n_classes > 2)):
+            needs = "exactly 2 classes" if is_binary else "at least 2 classes"
+            more = "; for more use softmax" if n_classes > 2 else ""
+            raise SettingsError(f"likelihood={cls.name} needs {needs}, got {n_classes}{more}")
+        return found
 
     def suited_to(self, variance: float, target: Any) -> Self:
         """Return the likelihood with initial parameters that suit a prior variance and labels (n,).

@@ -6,11 +6,10 @@ derivatives and the moments of f; the rest follows by symmetry.
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsegp.errors import SettingsError
 from sparsegp.likelihoods.base import Likelihood, Moments
 from sparsegp.types import Doubles, Integers
 
@@ -29,22 +28,6 @@ class Binary(Likelihood):
     has_biases: ClassVar[bool] = True
 
     bias: float = 0.0
-
-    @classmethod
-    def start(cls, n_classes: int, n_nodes: int = 12) -> Self:
-        """Return the likelihood with a bias of zero.
-
-        Raises
-        ------
-        SettingsError
-            If there are not exactly two classes.
-        """
-        if n_classes != 2:
-            raise SettingsError(
-                f"likelihood={cls.name} needs exactly 2 classes, got {n_classes}; "
-                "for more use multinomial_probit"
-            )
-        return cls()
 
     @abstractmethod
     def _log_link(self, margin: Doubles) -> Doubles:

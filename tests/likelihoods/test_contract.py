@@ -146,7 +146,9 @@ def test_parameter_gradient_is_the_derivative_of_log_z(case, monkeypatch):
     given = likelihood.parameters()
     assert found.shape == (30, len(likelihood.parameter_names)) == (30, len(given))
     slopes = central(lambda at: likelihood.with_parameters(at).log_z(*rows), given, 1e-4)
-    np.testing.assert_allclose(found, slopes.T, atol=1e-7 + 10 * case.error)
+    np.testing.assert_allclose(
+        found, np.reshape(slopes, found.shape[::-1]).T, atol=1e-7 + 10 * case.error
+    )
     monkeypatch.setattr(type(likelihood), "has_biases", False)
     by_default = Likelihood.parameter_gradient(likelihood, *rows)
     np.testing.assert_allclose(found, by_default, atol=1e-7 + 10 * case.error)
@@ -168,7 +170,9 @@ def test_closed_forms_and_quadrature_of_the_density_agree(case):
     assert (np.abs(fallback.curvature - found.curvature) < 1e-8 + error.clip(max=1e-6)).all()
 
 
-@pytest.mark.parametrize("case", CASES[4:], ids=lambda c: c.likelihood.name)
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.n_latent > 1], ids=lambda c: c.likelihood.name
+)
 def test_product_rule_and_own_quadrature_agree(case):
     mean, variance, target = case.rows(10, seed=4)
     variance = variance * (0.5 / case.largest)
@@ -176,6 +180,29 @@ def test_product_rule_and_own_quadrature_agree(case):
     fallback = Likelihood.moments(case.likelihood, mean, variance, target)
     for name in ("log_z", "slope", "curvature"):
         np.testing.assert_allclose(getattr(found, name), getattr(fallback, name), atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.likelihood.curvature_bound], ids=lambda c: c.likelihood.name
+)
+def test_gradients_of_the_density_and_bounds_of_its_curvature(case):
+    """What variational sites and the posterior of all rows need."""
+    likelihood, (mean, _, target) = case.likelihood, case.rows(30, seed=12)
+    log_p, gradient = likelihood.gradient(mean, target)
+    np.testing.assert_allclose(log_p, likelihood.log_density(mean, target), atol=1e-6)
+    zero = np.zeros(case.n_latent)
+    slopes = central(lambda move: likelihood.gradient(mean + move, target)[0], zero, 1e-4)
+    np.testing.assert_allclose(gradient, slopes.T, atol=1e-6)
+    bends = central(lambda move: likelihood.gradient(mean + move, target)[1], zero, 1e-4)
+    curvatures = np.linalg.eigvalsh(-np.moveaxis(bends, 0, 1))
+    assert (curvatures > -1e-6).all()
+    assert (curvatures < likelihood.curvature_bound + 1e-6).all()
+    unbiased = type(likelihood).start(case.n_classes)
+    expected = unbiased.gradient(mean, target)
+    for dtype in (np.float32, np.float64):
+        found = unbiased.mean_gradient(mean.astype(dtype), target)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
 
 
 @every_case
@@ -236,8 +263,15 @@ def assert_sites_are_proper(found, variance):
 
 
 @every_case
+def test_densities_are_finite_far_away(case):
+    mean, _, target = extremes(case)
+    assert np.isfinite(case.likelihood.log_density(mean, target)).all()
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.likelihood.log_concave], ids=lambda c: c.likelihood.name
+)
 def test_site_precisions_are_not_negative(case):
-    assert case.likelihood.log_concave
     mean, variance, target = case.rows(300, seed=8, spread=10.0)
     assert_sites_are_proper(case.likelihood.moments(mean, variance, target), variance)
     mean, variance, target = extremes(case)
@@ -285,11 +319,11 @@ def test_rows_do_not_influence_each_other(case, monkeypatch):
 @every_case
 def test_parameters_json_and_text_round_trip(case):
     likelihood = case.likelihood
-    assert parse(str(likelihood)).given == likelihood
+    assert (parse(str(likelihood)).given or type(likelihood)()) == likelihood
     assert str(type(likelihood)()) == likelihood.name
     assert Likelihood.from_json(json.loads(json.dumps(likelihood.to_json()))) == likelihood
     again = likelihood.with_parameters(likelihood.parameters())
-    assert parse(str(again)).given == again  # to the last digit
+    assert (parse(str(again)).given or type(again)()) == again  # to the last digit
     np.testing.assert_allclose(again.parameters(), likelihood.parameters(), rtol=1e-14)
     assert type(again) is type(likelihood)
     assert likelihood.tempered(1.0) == likelihood
@@ -300,12 +334,13 @@ def test_parameters_json_and_text_round_trip(case):
 @pytest.mark.parametrize("temperature", [0.6, 3.0])
 def test_a_temperature_divides_what_is_added_to_latent_values(temperature):
     biases, thresholds = (tuple(b / temperature for b in some) for some in (BIASES, THRESHOLDS))
-    expected = [
-        *(Probit(0.4 / temperature), Logistic(-0.3 / temperature), Gaussian(0.3)),
-        *(OrderedProbit(thresholds), MultinomialProbit(12, biases), Softmax(15, biases)),
-    ]
-    for case, wanted in zip(CASES, expected, strict=True):
+    of = Probit(0.4 / temperature), Logistic(-0.3 / temperature), OrderedProbit(thresholds)
+    expected = {
+        each.name: each for each in (*of, MultinomialProbit(12, biases), Softmax(15, biases))
+    }
+    for case in CASES:
         found = case.likelihood.tempered(temperature)
+        wanted = expected.get(case.likelihood.name, case.likelihood)
         assert type(found) is type(wanted)
         np.testing.assert_allclose(found.parameters(), wanted.parameters(), rtol=1e-14)
 
@@ -319,9 +354,11 @@ def test_start(case):
     if not case.likelihood.numeric:
         shape = (1, case.n_latent)
         log_p = likelihood.log_probabilities(np.zeros(shape), np.ones(shape))
-        np.testing.assert_allclose(log_p, -math.log(case.n_classes), atol=1e-6)
-        with pytest.raises(SettingsError, match="classes"):
-            kind.start(1)
+        if kind.has_biases or kind.ordered:
+            np.testing.assert_allclose(log_p, -math.log(case.n_classes), atol=1e-6)
+        for wrong in [1, *[3] * (case.n_latent == 1 and not kind.ordered)]:
+            with pytest.raises(SettingsError, match="classes"):
+                kind.start(wrong)
 
 
 @pytest.mark.parametrize(
