@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import Table
 from sparsegp.errors import Interrupted, NumericalError, SettingsError, SparseGPError, StoreError
-from sparsegp.fields import Setting
+from sparsegp.fields import Setting, declared
 from sparsegp.fit.prepare import Prepared, columns_of, prepare
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model
@@ -145,14 +145,21 @@ class Run(ABC, Generic[R]):
             stack.enter_context(single_threaded_blas())  # for the same bits on all machines
             stack.enter_context(np.errstate(under="ignore"))
             if self.store is not None:
-                stack.callback(self.store.close)
-                self.store.open(self.identity(), self.resume)
+                stack.push(self._close_store)
+                known = declared(type(self.settings))
+                defaults = {name: each.default for name, each in known.items()}
+                self.store.open(self.identity(), self.resume, defaults)
                 self._recorded.record = self.store.write_progress
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
+    def __exit__(self, *exception: Any) -> None:
+        self._stack.__exit__(*exception)
+
+    def _close_store(self, _: Any, error: Any, __: Any) -> None:
+        if self.store is not None:
+            is_failure = isinstance(error, SparseGPError) and not isinstance(error, Interrupted)
+            self.store.close(failed=is_failure)
 
     def fit(self) -> R:
         """Run the fit and return its result, which is saved if there is a store.

@@ -63,9 +63,12 @@ class RunDirectory:
         self._digest = ""  # of run.json; it is repeated in the checkpoints
         self._progress_at = 0.0
 
-    def open(self, run: Mapping[str, Any], resume: bool) -> None:
+    def open(
+        self, run: Mapping[str, Any], resume: bool, defaults: Mapping[str, Any] | None = None
+    ) -> None:
         """Lock the folder for a run with the `settings` and `data` in `run`, new or to `resume`.
 
+        A setting that the run in the folder does not know yet must have its value in `defaults`.
         The files of a finished run, or of one to be resumed, are kept unless `overwrite`.
 
         Raises
@@ -75,6 +78,7 @@ class RunDirectory:
         SettingsError
             If the run in it has other settings or data.
         """
+        self._defaults = defaults or {}
         self._require_own(run, resume)  # before anything is written
         if isinstance(self.folder, Directory) and (self.overwrite or not self.is_finished()):
             self._lock = self.folder.lock()  # nothing is written to a finished run
@@ -174,9 +178,12 @@ class RunDirectory:
                 for name in filter(_is_of_run, sorted(folder.sizes())):  # run.json last
                     folder.delete(name)
 
-    def close(self) -> None:
-        """Unlock the folder."""
+    def close(self, failed: bool = False) -> None:
+        """Unlock the folder; a run that failed before its first checkpoint leaves nothing in it."""
         if self._lock is not None:
+            if failed and not self._steps() and not self.is_finished():
+                for name in filter(_is_of_run, sorted(self.folder.sizes())):
+                    self.folder.delete(name)
             os.close(self._lock)
             self._lock = None
 
@@ -265,9 +272,11 @@ class RunDirectory:
             file.write(json.dumps(content, indent=1, default=float).encode())
 
     def _require_same(self, run: Mapping[str, Any]) -> None:
+        of_settings, of_data = read_run(self.folder)
+        pairs = ({**self._defaults, **of_settings}, run["settings"]), (of_data, run["data"])
         settings, data = (
             [(k, old.get(k), new.get(k)) for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
-            for old, new in zip(read_run(self.folder), (run["settings"], run["data"]), strict=True)
+            for old, new in pairs
         )
         found = []
         for name, *values in settings:

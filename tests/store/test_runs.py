@@ -90,6 +90,25 @@ def test_whose_it_is(begin, place, warnings):
     assert warnings == []
 
 
+def test_settings_that_came_later_have_their_defaults(begin, place):
+    begin().close()
+    known = {**RUN, "settings": {**RUN["settings"], "later": 2}}
+    with pytest.raises(SettingsError, match="later was not given and is now 2"):
+        begin(run=known)
+    with pytest.raises(SettingsError, match="later was 1 and is now 2"):
+        directory(place).open(known, True, {"later": 1})
+    directory(place).open(known, True, {"later": 2})
+
+
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_no_trace(tmp_path):
+    X, y, _ = data_for("probit", 60)
+    how = {"method": "laplace", "learn": "hmc", "kernel": "10*rbf", "out": tmp_path / "run"}
+    with pytest.raises(SettingsError, match="hyperprior"):
+        sparsegp.train(X, y, **how)
+    assert not {*os.listdir(tmp_path / "run")} - {"lock"}
+    sparsegp.train(X, y, method="laplace", kernel="10*rbf", out=tmp_path / "run")
+
+
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_what_a_search_finds_in_its_way(overwrite, begin, place):
     """Nothing is deleted before it is known that the run can have the folder afterwards."""
