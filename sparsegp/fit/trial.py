@@ -124,10 +124,12 @@ def draw_sample(
             f"one out, found {n}; choose it yourself by `kernel`"
         )
     family = np.arange(n)
-    if data.train.families is not None:  # their rows stay together, at the place of the first
-        _, first, inverse = np.unique(data.families[order], return_index=True, return_inverse=True)
-        place = np.argsort(first[inverse], kind="stable")
-        order, family = order[place], np.unique(first[inverse][place], return_inverse=True)[1]
+    if data.train.families is not None:  # their rows stay together, whatever their number
+        _, first, inverse = np.unique(data.families, return_index=True, return_inverse=True)
+        place = np.argsort(order)
+        of_family = place[first][inverse]  # of its first row; that of the earliest would be biased
+        order = np.lexsort((place, of_family))
+        family = np.unique(of_family[order], return_inverse=True)[1]
     if n >= MIN_ROWS_FOR_HELD_OUT:
         last = slice(-min(n, most), None)
         order, family = order[last], family[last]
@@ -194,8 +196,8 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
         error, ece = float(np.mean(np.square(target - predicted[:, 0]) * weights)), None
     else:
         right = predicted.argmax(axis=1) == target
-        ece = calibration_error(np.exp(predicted.max(axis=1)), right)
-        error = float(np.mean(~right))
+        ece = calibration_error(np.exp(predicted.max(axis=1)), right, weights)
+        error = float(np.mean(~right * weights))
     return Outcome(
         kernel=str(averaged(kernels)),
         nlpp=found.nlpp,

@@ -1,5 +1,7 @@
 """Rows of the same id are held out together: validation rows, folds, and the rows of a search."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,6 +54,23 @@ def test_no_id_is_on_both_sides(n_ids, each, table):
     for fitted, held in sample.splits(len(ids)):
         shared = {*drawn[fitted]} & {*drawn[held]}
         assert len(shared) <= (sample.parts == 1)  # the one at the boundary
+
+
+def test_ids_of_many_rows_are_held_out_as_often_as_those_of_one(table):
+    frame = pd.concat([readings(200, 10), readings(400, 1)], ignore_index=True)
+    frame["patient"] = [*np.repeat(np.arange(200), 10), *np.arange(200, 600)]
+    settings = TrainSettings.given(n_active=20, kernel="10*rbf")
+    shares = []
+    for seed in range(5):
+        settings = replace(settings, seed=seed)
+        with open_runtime("threads=1") as runtime:
+            data = prepare(table(frame), None, settings, runtime)
+        sample = draw_sample(data, {"auto": data.scaling}, settings, len(frame))
+        (_, held), *others = sample.splits(len(frame))
+        assert not others
+        number = frame.set_index("a").loc[sample.X[held, 0], "patient"].to_numpy()
+        shares.append((number < 200).mean())
+    assert np.mean(shares) == pytest.approx(2000 / 2400, abs=0.07)
 
 
 def test_few_ids_and_those_of_single_rows_change_nothing(table):
