@@ -82,10 +82,16 @@ class NumericalError(SparseGPError, ArithmeticError):
     """A quantity that left the range in which the algorithm is defined."""
 
 
-class Interrupted(SparseGPError):  # noqa: N818 - a state, not a fault
-    """A requested stop of a run, which can be resumed from its checkpoint if it wrote one."""
+class Interrupted(BaseException):
+    """A requested stop of a run, which can be resumed from its checkpoint if it wrote one.
+
+    Like KeyboardInterrupt it is no `Exception`, so that code that goes on after errors does stop.
+    """
 
     exit_code: ClassVar[int] = 75
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(message))
 
 
 def short(text: str, length: int = 120) -> str:

@@ -5,9 +5,13 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
+import sparsegp
+from sparsegp.errors import Interrupted
 from sparsegp.interrupt import StoppedAtOnce, StopRequest
+from sparsegp.progress import Progress
 from tests.processes import run_python
 
 
@@ -41,6 +45,18 @@ def test_no_handler_of_errors_swallows_a_stop_at_once():
         suppress(Exception),
     ):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_no_handler_of_errors_swallows_a_stop_of_a_fit(number):
+    X = np.random.default_rng(0).normal(size=(300, 2))
+
+    class Stop(Progress):
+        def update(self, done, **figures):
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(Interrupted, match=f"stopped by {number.name}"), suppress(Exception):
+        sparsegp.train(X, X[:, 0] > 0, n_active=100, kernel="10*rbf", progress=Stop())
 
 
 def test_an_import_does_not_swallow_a_stop_at_once(tmp_path):

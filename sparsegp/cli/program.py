@@ -66,7 +66,7 @@ class Command(click.Command):
         try:
             with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # errors follow
                 code = super().main(*args, **{**extra, "standalone_mode": False}) or 0
-        except Exception as error:
+        except (Exception, Interrupted) as error:
             code, line = verdict(error)
             if isinstance(error, Interrupted):
                 line = line.replace("continue with --resume", resuming(args[0] if args else None))
@@ -87,7 +87,7 @@ class Program(Command, click.Group):
     """A group of commands, and its errors."""
 
 
-def verdict(error: Exception) -> tuple[int, str]:
+def verdict(error: BaseException) -> tuple[int, str]:
     """Return exit code and message of an error; re-raise errors of the program itself."""
     code, text = FAILED, str(error)
     match error:

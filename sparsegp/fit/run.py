@@ -158,8 +158,7 @@ class Run(ABC, Generic[R]):
 
     def _close_store(self, _: Any, error: Any, __: Any) -> None:
         if self.store is not None:
-            is_failure = isinstance(error, SparseGPError) and not isinstance(error, Interrupted)
-            self.store.close(failed=is_failure)
+            self.store.close(failed=isinstance(error, SparseGPError))
 
     def fit(self) -> R:
         """Run the fit and return its result, which is saved if there is a store.
