@@ -207,3 +207,26 @@ def test_rows_that_are_not_whole_are_refused_at_both_ends(kind):
                 use(wrong)
     with pytest.raises(error, match=r"no masked values|has None"):
         train(X, np.ma.masked_equal(y, True))
+
+
+def test_values_far_outside_those_of_training_raise_a_warning(caplog):
+    """Once for each column; others are near enough, or harmless as they are ranked."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(400, 3)), columns=["kg", "m", "s"])
+    y = X["kg"] + X["m"] > 0.0
+    model = sparsegp.train(X, y, kernel="10*rbf", scaling="standard", n_active=60)
+    other = X.assign(kg=1000.0 * X["kg"])
+    caplog.clear()
+    model.predict_proba(X + 2.0)
+    model.predict_proba(X.assign(m=X["m"] * np.where(np.arange(400) < 20, 1000.0, 1.0)))  # a few
+    assert not caplog.records
+    for rows in (other, other[:1], other.to_numpy(), da.from_array(other.to_numpy(), (100, 3))):
+        np.asarray(model.predict_proba(rows))
+    model.predict_proba(other.assign(s=-1e6))
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "far outside those of training in: kg;" in first
+    assert "in: s;" in second
+    caplog.clear()
+    ranked = sparsegp.train(X, y, kernel="10*rbf", scaling="quantile", n_active=60)
+    ranked.predict_proba(other)
+    assert not caplog.records

@@ -309,3 +309,16 @@ def test_the_order_of_texts_is_said(caplog):
     train("ordered", X, np.array(["low", "mid", "high"])[y])
     (message,) = caplog.messages
     assert "in alphabetical order, high, low, mid; if wrong, number them" in message
+
+
+def test_a_class_of_a_single_row_raises_a_warning(caplog):
+    """Unless the row stands for several."""
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = np.where(X[:, 0] > 0.0, "yes", "no").astype(object)
+    y[7] = "Maybe"
+    how = {"kernel": "10*rbf", "n_active": 20}
+    sparsegp.train(X, y, **how)
+    assert "X has classes of a single row: Maybe; correct them if" in caplog.text
+    caplog.clear()
+    sparsegp.train(X, y, sample_weight=np.where(y == "Maybe", 3.0, 1.0), **how)
+    assert "single row" not in caplog.text

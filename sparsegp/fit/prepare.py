@@ -25,6 +25,7 @@ from sparsegp.data import (
 from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE, YEAR
 from sparsegp.data.copies import rank_in_group
+from sparsegp.data.frames import listed
 from sparsegp.data.table import MIN_IDS
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import ColumnNames
@@ -181,6 +182,9 @@ def prepare(
     target: Any
     if numbers is None:
         classes, target = train.codes()
+        if (few := classes[np.bincount(target, train.counts, len(classes)) == 1.0]).size:
+            said = "%s has classes of a single row: %s; correct them if they are misspelt"
+            logger.warning(said, train.source, listed(few.tolist()))
     else:
         classes, target = np.empty(0), numbers.encode(train.y, train.source)
     check(len(classes))

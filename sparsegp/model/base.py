@@ -4,6 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,9 +47,8 @@ class Model(ABC):
     settings : mapping
         Training settings, as plain JSON.
     history : sequence of dict
-        Records of the selection: n_active, seconds, train_error, heldout_error and heldout_nlpp,
-        from the marginals of the selection, not from the model; mse instead of error for
-        regression. A dense method has one record, from the model.
+        Records of the selection, from its marginals: n_active, seconds, train_error, heldout_error
+        (mse in a regression) and heldout_nlpp. A dense method has one record, from the model.
     numbers : Numbers, optional
         Standardisation of the labels in regression.
     names : tuple of str, optional
@@ -112,6 +112,11 @@ class Model(ABC):
     def n_features(self) -> int:
         """Number of input columns p."""
         return len(self.scaling.shift)
+
+    @cached_property
+    def training_range(self) -> tuple[Doubles, Doubles, set[int]]:
+        """Least and largest scaled inputs of the stored rows, (p,); columns warned of so far."""
+        return self._stored_rows.min(axis=0), self._stored_rows.max(axis=0), set()
 
     @property
     def inputs(self) -> tuple[str, ...] | None:
@@ -374,13 +379,7 @@ load = Model.load
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[Model, Mapping[str, Any] | None]:
-    """Return a model and the JSON that `Model.save` stored with it.
-
-    Raises
-    ------
-    StoreError
-        As for `Model.load`.
-    """
+    """Return a model and the JSON that `Model.save` stored with it; raises as `Model.load`."""
     folder, name = store.file_of(path, store.MODEL_FILE)
     if name == store.MODEL_FILE and name not in (files := folder.sizes()):
         if store.RUN_FILE in files:

@@ -1,5 +1,6 @@
 """Predictions for rows: of an array at once, of a dask array block by block."""
 
+import logging
 import pickle
 import sys
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,11 @@ from sparsegp.types import Doubles
 if TYPE_CHECKING:
     from sparsegp.model.base import Model
 
+logger = logging.getLogger(__name__)
+
+EXAMINED, FAR, MANY = 1000, 4.0, 0.1
+"""Number of rows of a block that are examined for values far outside the training range; distance
+from it, in scaled units, unless the range is wider; share of such rows that raises a warning."""
 LARGE = 2**20
 """Size in bytes above which a model is too large for the graph of a dask client."""
 
@@ -65,6 +71,7 @@ def _predict(x: Any, model: "Model", method: str) -> Doubles:
             f"in row {row}, column {column}"
         )
     with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        _warn_of_far_values(x[:EXAMINED], model)
         rows = x if len(x) else np.zeros((1, model.n_features))
         values: Doubles = getattr(model, method)(rows)[: len(x)]
     bad = np.isnan(values) | (values == np.inf)  # the logarithm of a probability may be -inf
@@ -74,6 +81,20 @@ def _predict(x: Any, model: "Model", method: str) -> Doubles:
             "predicted is not a number; leave the row out, or scale it as the training rows were"
         )
     return values
+
+
+def _warn_of_far_values(x: Any, model: "Model") -> None:
+    """Warn, once for each column, if many values are far outside those of the stored rows."""
+    if not len(x) or model.scaling.mixing is not None:
+        return
+    scaled, (low, high, known) = model.scaling.apply(x), model.training_range
+    distance = np.maximum(low - scaled, scaled - high)
+    share = (distance > np.maximum(high - low, FAR)).mean(axis=0)
+    if new := [each for each in np.flatnonzero(share >= MANY).tolist() if each not in known]:
+        known.update(new)
+        names = [f"column {each}" if model.names is None else model.names[each] for each in new]
+        said = "values far outside those of training in: %s; predictions there are no better than "
+        logger.warning(said + "guesses: check the units", frames.listed(names))
 
 
 def _shared(model: "Model") -> Any:

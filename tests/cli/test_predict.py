@@ -156,7 +156,8 @@ def test_batches_of_a_stream_end_where_rows_do(end, blank, mark, trained, tmp_pa
     assert invoke("predict", trained, "-", *how, text=text).stdout == expected
     bad = text.replace("38.5,2", "38.5,red")
     rows.write_bytes(bad.encode())
-    found = [invoke("predict", trained, of, *how, text=bad, code=2).stderr for of in (rows, "-")]
+    shown = [invoke("predict", trained, of, *how, text=bad, code=2).stderr for of in (rows, "-")]
+    found = [text.splitlines(keepends=True)[-1] for text in shown]
     assert re.search(r"'red' in line \d+ \(row 38\), column 'b'", found[0])
     assert found[1] == found[0].replace(str(rows), "standard input")
     nul = invoke("predict", trained, "-", *how, text=text.replace("38.5", "\0"), code=2).stderr

@@ -399,14 +399,15 @@ def test_a_column_that_numbers_the_rows(warned):
     ("name", "numbers", "is_told"),
     [
         *(("row", range(1, 61), True), ("row", range(60), True)),
-        *(("row", range(2, 62), False), ("row", range(1, 121, 2), False)),
-        *((name, np.arange(60) * 7 % 60, True) for name in ("id", "Shop ID", "shopId")),
+        *(("row", range(2, 62), True), ("row", range(1, 181, 3), False)),
+        *((name, np.arange(60) * 7 % 60 * 9, True) for name in ("id", "Shop ID", "shopId")),
         ("id", np.arange(60) * 6 % 60, False),  # not all different
-        *((name, np.arange(60) * 7 % 60, False) for name in ("paid", "width", "idle")),
+        *((name, np.arange(60) * 7 % 60 * 9, False) for name in ("paid", "width", "idle")),
+        ("paid", np.arange(60) * 7 % 60, True),
     ],
 )
 def test_a_named_column_that_numbers_the_rows(name, numbers, is_told, warned):
-    """As the first one, in order; or by its name."""
+    """As the first one, in order; by its name; or as distinct numbers in a small range."""
     table = ROWS.copy()
     table.insert(0 if name == "row" else 1, name, numbers)
     message = f"numbers its rows in the input '?{name}'?; give it as"
@@ -459,7 +460,7 @@ def test_zeros_in_front_of_numbers(warned, caplog):
 
 def test_numbers_that_look_like_dates(read, warned, caplog):
     days = pd.Series(pd.date_range("1999-11-20", periods=60, freq="11D"))
-    rows = pd.DataFrame({"on": days.dt.strftime("%Y%m%d"), "n": np.arange(60) + 20240500})
+    rows = pd.DataFrame({"on": days.dt.strftime("%Y%m%d"), "n": np.arange(60) // 2 * 2 + 20240500})
     rows.loc[3, "on"] = None
     rows["y"] = np.arange(60) % 2
     message = "20241231 in the input on; if they are dates, give `kinds` on=date"

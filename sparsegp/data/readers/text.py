@@ -43,6 +43,8 @@ ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[dD]")
 """Pattern of column names such as `id`, `customer_id` and `CustomerID`."""
 EXACT = 2**53
 """Number up to which every whole number is a double."""
+MIN_NUMBERED = 50
+"""Minimum number of rows for row numbers in any order."""
 LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
 
@@ -85,12 +87,13 @@ def read_text(name: str, columns: Columns) -> Dataset:
 def numbers_rows(values: Any, name: str, place: int) -> bool:
     """Return whether a column looks like row numbers: whole numbers, no two of them the same.
 
-    A name such as `id` suffices; else it must be the first column and ascend, without gaps from 0
-    or 1 if it has a name.
+    A name such as `id` suffices, or a range in which so many numbers would hardly be distinct by
+    chance; else it must be the first column and ascend, without gaps from 0 or 1 if it has a name.
     """
     if values.dtype.kind != "i" or len(values) < 2 or not values.is_unique:
         return False
-    if ID.fullmatch(name):
+    is_dense = values.max() - values.min() < 2 * len(values) and len(values) >= MIN_NUMBERED
+    if ID.fullmatch(name) or is_dense:
         return True
     steps = values.diff()[1:]
     if name != f"{UNNAMED}0":
