@@ -29,6 +29,8 @@ from sparsegp.data import (
     summarise,
     table_of,
 )
+from sparsegp.data.column import TIME
+from sparsegp.data.frames import listed
 from sparsegp.data.virtual import active_inputs, same_settings
 from sparsegp.data.weights import BALANCED
 from sparsegp.errors import DataError, SettingsError
@@ -209,6 +211,10 @@ def _fit_with_summary(
             " give them too, or train again with all rows, if predictions matter",
             data.first_row,
         )
+    columns = () if model.encoding is None else model.encoding.columns
+    if timed := [column.name for column in columns if TIME in column.parts]:
+        said = "if new rows have later dates in %s, give the old rows too, or train without dates"
+        logger.warning(said, listed(timed))
     kept, size = _kept(model, data.first_weight, float(data.train.counts.sum()), n_active, n)
     settings = _settings(model, size, **changed)
     past = PastRows(

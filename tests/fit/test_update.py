@@ -63,6 +63,18 @@ def test_an_update_of_a_model_of_few_rows_warns(n, warns, caplog):
     assert [f"the {n} rows of the model" in said for said in caplog.messages] == [True] * warns
 
 
+def test_an_update_of_a_model_with_dates_warns(caplog):
+    X, y = OLD
+    frame = pd.DataFrame(X, columns=list("abc"))
+    frame["on"] = pd.date_range("2024-01-01", periods=len(X), freq="h")
+    old, new = (frame[:500], y[:500]), (frame[500:], y[500:])
+    model = sparsegp.train(*old, kernel=KERNEL, n_active=40)
+    sparsegp.update(model, *new, old=old)
+    assert not caplog.messages
+    sparsegp.update(model, *new)
+    assert "if new rows have later dates in on, give the old rows too" in caplog.text
+
+
 @pytest.mark.parametrize("old", [OLD, None])
 def test_candidates_that_were_given_grow_with_the_active_rows(old):
     small = sparsegp.train(*OLD, kernel=KERNEL, n_active=20, candidates=30)
