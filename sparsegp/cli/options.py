@@ -309,13 +309,20 @@ def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
+def _as_text(value: Any) -> Any:
+    """Return a value of TOML as it would be typed, apart from flags and tables."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ",".join(value)
+    return value if isinstance(value, bool | dict | list) else str(value)
+
+
 def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     """Read options that are not given from a file, which must contain nothing else."""
     if value is None or ctx.resilient_parsing:
         return
     try:
         read = tomllib.loads(Path(value).read_text("utf-8"))
-        found = {k: v if isinstance(v, bool | dict | list) else str(v) for k, v in read.items()}
+        found = {key: _as_text(value) for key, value in read.items()}
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"cannot read {value} as TOML: {reason}") from None
