@@ -33,7 +33,7 @@ REFUSED = [
     # settings
     ("train pair.npz --n-active 301", "--n-active 301 exceeds the 300 training rows"),
     ("train pair.npz --method 'gibbs(a=1, steps=10)'", r"'gibbs\(a=1, steps=10\)'"),
-    ("train pair.npz --method whole", "unknown method 'whole'; known: ivm, ep, exact"),
+    ("train pair.npz --method whole", "unknown method 'whole'; known: ivm, .*exact"),
     ("train pair.npz --method laplace --panel 2", "takes all rows, has no settings --panel"),
     ("estimate pair.npz --block-rows 0", "--block-rows must be at least 1"),
     ("train pair.npz --steps 3", "--method ivm has no settings --steps"),

@@ -91,7 +91,15 @@ def test_a_weight_is_copies_where_expectation_propagation_converged(name):
     assert (np.abs(found - exact) <= 0.35 * np.abs(exact - once) + 1e-9).all()
 
 
-@pytest.mark.parametrize("criterion", ["predictive", "information", "entropy"])
+@pytest.mark.parametrize("name", [name for name in CRITERIA if CRITERIA[name].concave])
+def test_concave_scores_are_those_that_have_bounds(name):
+    """The weighted -log Z: a lazy selection asks for no others."""
+    rule, rows = SiteRule(MultinomialProbit(12)), few(MultinomialProbit(12), WEIGHT)
+    log_z = rule.likelihood.log_z(rows.mean, rows.variance, rows.target)
+    np.testing.assert_allclose(CRITERIA[name]().scores(rule, rows), -WEIGHT * log_z)
+
+
+@pytest.mark.parametrize("criterion", [name for name in CRITERIA if not CRITERIA[name].static])
 def test_scores_grow_with_the_weight(criterion):
     rule, score = SiteRule(MultinomialProbit(12)), CRITERIA[criterion]().scores
     plain, weighted = few(rule.likelihood), few(rule.likelihood, WEIGHT)

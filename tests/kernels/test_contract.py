@@ -1,5 +1,6 @@
 """What every kernel promises, over one list of instances."""
 
+import itertools
 import math
 import pickle
 import re
@@ -81,6 +82,18 @@ CONTRACT = [
     (Constant(2) * 3 + 0.5, lambda X, Z: np.full((len(X), len(Z)), 6.5)),
 ]
 
+LEAVES = {type(kernel): (kernel, formula) for kernel, formula in CONTRACT}
+COMPOSED = [
+    (
+        2 * kernel * (RBF(1.7) + 0.5) + 0.1 * kernel,
+        lambda X, Z, k=formula: k(X, Z) * (2 * reference.RBF(1.7)(X, Z) + 1.1),
+    )
+    for kind, (kernel, formula) in LEAVES.items()
+    if kind not in {Sum, Product, Constant}
+]
+"""Sums and products with one kernel of each kind."""
+CONTRACT += COMPOSED
+
 every_kernel = pytest.mark.parametrize("kernel", [kernel for kernel, _ in CONTRACT], ids=str)
 X, Z = np.random.default_rng(1).normal(size=(40, P)), np.random.default_rng(2).normal(size=(7, P))
 
@@ -158,6 +171,18 @@ def test_text_pickle_hash_and_parameters_round_trip(kernel):
     np.testing.assert_allclose(again(X, Z), kernel(X, Z), rtol=1e-12)
     other = logs + np.linspace(0.1, 0.2, len(logs))
     np.testing.assert_allclose(kernel.with_parameters(other).parameters(), other, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", sorted(KERNELS.keys() - {"constant"}))
+def test_kernels_by_name_alone_are_filled_and_come_back_from_their_texts(name):
+    filled = parse({"power": "power(0.5)"}.get(name, name)).fill(X.var(axis=0))
+    assert filled.complete
+    again = pickle.loads(pickle.dumps(parse(str(filled))))
+    assert again == filled
+    np.testing.assert_array_equal(again(X, Z), filled(X, Z))
+    for number, wrong in itertools.product(re.findall(NUMBER, str(filled)), ("0", "-1", "inf")):
+        with pytest.raises(SettingsError):
+            parse(str(filled).replace(number, wrong, 1))(X, Z)
 
 
 @every_kernel

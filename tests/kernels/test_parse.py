@@ -9,6 +9,7 @@ import pytest
 from sparsegp.errors import KernelSyntaxError, SettingsError
 from sparsegp.kernels import (
     ARD,
+    KERNELS,
     RBF,
     ColumnNames,
     Constant,
@@ -25,7 +26,7 @@ from sparsegp.kernels import (
     split,
 )
 
-KNOWN = "known: additive, ard, constant, laplace, linear, matern32, matern52, power, rbf"
+KNOWN = f"known: {', '.join(KERNELS)}"
 
 
 @pytest.mark.parametrize(
