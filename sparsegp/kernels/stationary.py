@@ -19,7 +19,7 @@ from sparsegp.types import Doubles, Floats
 
 
 class Stationary(Kernel):
-    """k(x, z) = f((x - z) / l) with f(0) = 1; the last field is l, one number or one per column."""
+    """k(x, z) = f((x - z) / l) with f(0) = 1; the last field is l, one number per column."""
 
     @property
     def scales(self) -> Doubles:
@@ -34,7 +34,7 @@ class Stationary(Kernel):
         return np.ones(X.shape[:-1], X.dtype)
 
     def _pull_back_diag(self, X: Doubles, weights: Doubles) -> Doubles:
-        return np.zeros(self.scales.size)
+        return np.zeros(len(self.parameter_names))
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class Isotropic(Stationary):
     n_distances: ClassVar[int] = 1
 
     length_scale: float | None = None
+
+    @property
+    def scales(self) -> Doubles:
+        """The length scale as an array."""
+        return np.asarray(self.length_scale, np.float64)
 
     def __post_init__(self) -> None:
         if self.length_scale is not None:
