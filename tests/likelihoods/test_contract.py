@@ -145,6 +145,8 @@ def test_parameter_gradient_is_the_derivative_of_log_z(case, monkeypatch):
     found = likelihood.parameter_gradient(*rows)
     given = likelihood.parameters()
     assert found.shape == (30, len(likelihood.parameter_names)) == (30, len(given))
+    if not len(given):
+        return
     slopes = central(lambda at: likelihood.with_parameters(at).log_z(*rows), given, 1e-4)
     np.testing.assert_allclose(
         found, np.reshape(slopes, found.shape[::-1]).T, atol=1e-7 + 10 * case.error
