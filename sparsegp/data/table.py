@@ -72,8 +72,7 @@ class Table:
     Raises
     ------
     DataError
-        If X is not two-dimensional, is not real, or has no rows or columns; if there is not one
-        label or weight per row, or a weight is out of range.
+        If X is not a matrix of real numbers, or is empty; if rows lack a label or valid weight.
     """
 
     X: DaskArray

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparsegp.ivm import features
 from sparsegp.ivm.criteria import Marginals
-from sparsegp.ivm.inclusions import Candidates, Inclusions
+from sparsegp.ivm.inclusions import Inclusions, OfferedRows
 from sparsegp.ivm.rows import Block
 from sparsegp.ivm.scores import BROKEN, Scores, broken_by_rounding, rounding_error
 from sparsegp.ivm.verify import first_overtaken
@@ -150,12 +150,12 @@ class RowBlock(Block):
         index, scores = self.scores.top(self._marginals(), self.open, count)
         return self.rows[index], scores
 
-    def gather(self, rows: Integers, scores: Doubles) -> Candidates:
+    def gather(self, rows: Integers, scores: Doubles) -> OfferedRows:
         """Return the data needed to include those rows that are in this block."""
         index = self._places(rows)
         x, score = self.X[self.rows[index] - self.first_row], scores[self._contains(rows)]
         stub = np.stack([self._stub_rows(index, c) for c in range(len(self.stubs))])
-        return Candidates(self._marginals().take(index), score, x, stub)
+        return OfferedRows(self._marginals().take(index), score, x, stub)
 
     # -- all-data posterior ------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class OfferedRows:
     """Rows offered for inclusion, with the data needed to include them."""
 
     marginals: Marginals  # of c rows
@@ -101,11 +101,11 @@ class Candidates:
     stub: Floats  # entries M[:, i] of the stub matrix for each row and process (C, c, t)
 
 
-def merge(parts: list[Candidates]) -> Candidates:
+def merge(parts: list[OfferedRows]) -> OfferedRows:
     """Merge the candidates of several blocks, best first; ties go to the smaller row number."""
     parts = [p for p in parts if len(p.score)] or parts[:1]  # held-out blocks lack weights
     marginals = Marginals.joined([part.marginals for part in parts])
     score, x = (np.concatenate([getattr(p, name) for p in parts]) for name in ("score", "x"))
     order = np.lexsort((marginals.rows, -score))
     stub = np.concatenate([part.stub for part in parts], axis=1)
-    return Candidates(marginals.take(order), score[order], x[order], stub[:, order])
+    return OfferedRows(marginals.take(order), score[order], x[order], stub[:, order])

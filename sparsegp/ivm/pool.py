@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sparsegp.ivm.inclusions import Candidates, Inclusions
+from sparsegp.ivm.inclusions import Inclusions, OfferedRows
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.ivm.scores import Scores, are_lost, broken_by_rounding, rounding_error
 
@@ -18,7 +18,7 @@ from sparsegp.ivm.scores import Scores, are_lost, broken_by_rounding, rounding_e
 class Pool:
     """Candidates with their marginals and residual covariance."""
 
-    candidates: Candidates  # best first
+    candidates: OfferedRows  # best first
     settings: BlockSettings
     slots: int  # maximum number of rows in a batch
 

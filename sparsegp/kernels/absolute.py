@@ -16,7 +16,7 @@ from sparsegp.errors import SettingsError
 from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
 from sparsegp.kernels.columns import ByColumn
 from sparsegp.kernels.indicators import VALUES, digits, indicator_sums, weighted_changes
-from sparsegp.kernels.pair import Pair
+from sparsegp.kernels.pair import InputPair
 from sparsegp.math.differences import (
     summed_differences,
     weighted_differences,
@@ -89,7 +89,7 @@ class Absolute(ByColumn):
         """Return the kernel with one length scale, 1 in place of 0."""
         return self.with_length_scales((round_to_six_digits(scale) if scale > 0 else 1.0,))
 
-    def _sums(self, pair: Pair) -> Floats:
+    def _sums(self, pair: InputPair) -> Floats:
         """Return the argument of g, (..., n, m)."""
         check_range(1 / self.scales.min(), pair.X.dtype, self)
         with np.errstate(over="ignore"):  # distances beyond the range of the precision
@@ -142,7 +142,7 @@ class Absolute(ByColumn):
         """Return w_j(x_j), (..., n, p)."""
         return np.asarray(sum(self._segment_parts(X)))
 
-    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: InputPair, weights: Doubles) -> tuple[float, Doubles]:
         X, Z, K, shared = pair.X, pair.Z, pair.matrix(self), self._shared(pair.X.shape[1])
         q = weights * self._outer_abs_derivative(K, X.shape[1])
         if shared.any():
@@ -186,7 +186,8 @@ class Absolute(ByColumn):
         return slopes
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
-        q, columns = factors * self._outer_abs_derivative(self._matrix(Pair(X, Z)), X.shape[1]), []
+        matrix, columns = self._matrix(InputPair(X, Z)), []
+        q = factors * self._outer_abs_derivative(matrix, X.shape[1])
         own, others, scales = self._warped_and_scales(X, Z)
         for x, z, scale in zip(own.T, others.T, scales, strict=True):
             t = np.subtract.outer(x, z) / scale
@@ -209,7 +210,7 @@ class Exponential(Absolute):
         with np.errstate(over="ignore"):  # infinite for tiny exponents, and then rejected
             return self._with_scale(float(np.float64(total) ** (1 / self.exponent)))
 
-    def _matrix(self, pair: Pair) -> Floats:
+    def _matrix(self, pair: InputPair) -> Floats:
         K = self._sums(pair)
         np.negative(K, out=K)
         return exp_in_place(K)
@@ -294,7 +295,7 @@ class Additive(Absolute, name="additive"):
         variance, of_slopes = super().slope_variances(deviations)
         return variance, of_slopes / len(deviations)
 
-    def _matrix(self, pair: Pair) -> Floats:
+    def _matrix(self, pair: InputPair) -> Floats:
         K = self._sums(pair)
         K /= pair.X.shape[-1]
         return K

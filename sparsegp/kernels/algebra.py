@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsegp.kernels.base import OPERATIONS, Kernel
 from sparsegp.kernels.checks import SMALLEST, check_range, positive
-from sparsegp.kernels.pair import Pair
+from sparsegp.kernels.pair import InputPair
 from sparsegp.types import Doubles, Floats
 
 
@@ -28,7 +28,7 @@ class Constant(Kernel, name="constant"):
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", positive(self.value, "a constant kernel"))
 
-    def _matrix(self, pair: Pair) -> Floats:
+    def _matrix(self, pair: InputPair) -> Floats:
         X, Z = pair.X, pair.Z
         batch = np.broadcast_shapes(X.shape[:-2], Z.shape[:-2])
         value = check_range(self.value, X.dtype, self)
@@ -37,7 +37,7 @@ class Constant(Kernel, name="constant"):
     def _diag(self, X: Floats) -> Floats:
         return np.full(X.shape[:-1], check_range(self.value, X.dtype, self), X.dtype)
 
-    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: InputPair, weights: Doubles) -> tuple[float, Doubles]:
         total = self.value * float(weights.sum())
         return total, np.array([total])
 
@@ -83,7 +83,7 @@ class Combination(Kernel):
         pairs = zip(self.parts, np.split(logs, ends[:-1]), strict=True)
         return type(self)(tuple(part.with_parameters(own) for part, own in pairs))
 
-    def _matrix(self, pair: Pair) -> Floats:
+    def _matrix(self, pair: InputPair) -> Floats:
         return self._reduce(pair.matrix, in_place=not pair.keeps)
 
     def _diag(self, X: Floats) -> Floats:
@@ -134,7 +134,7 @@ class Sum(Combination):
         variances, slopes = zip(*(k.slope_variances(deviations) for k in self.parts), strict=True)
         return sum(variances), np.sum(slopes, axis=0)
 
-    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: InputPair, weights: Doubles) -> tuple[float, Doubles]:
         found = [part._pull_back(pair, weights) for part in self.parts]
         return sum(total for total, _ in found), np.concatenate([slopes for _, slopes in found])
 
@@ -157,7 +157,7 @@ class Product(Combination):
             variance, slopes = variance * own, slopes * own + variance * own_slopes
         return variance, slopes
 
-    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: InputPair, weights: Doubles) -> tuple[float, Doubles]:
         # any part times the rest gives the same total, so constants need no separate pass
         wanted = [i for i, part in enumerate(self.parts) if not isinstance(part, Constant)] or [0]
         found = {}

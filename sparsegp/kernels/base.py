@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from sparsegp.errors import DataError, SettingsError
-from sparsegp.kernels.pair import Pair
+from sparsegp.kernels.pair import InputPair
 from sparsegp.registry import Registry
 from sparsegp.texts import Member
 from sparsegp.types import Doubles, Floats
@@ -44,7 +44,7 @@ class Kernel(Member, ABC):
     __array_ufunc__: ClassVar[None] = None  # so that numpy scalars defer `+` and `*` to the kernel
 
     @abstractmethod
-    def _matrix(self, pair: Pair) -> Floats:
+    def _matrix(self, pair: InputPair) -> Floats:
         """Return k(x_i, z_j), (..., n, m), in an array that the caller may overwrite."""
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Kernel(Member, ABC):
         """Return k(x_i, x_i), (..., n), in an array that the caller may overwrite."""
 
     @abstractmethod
-    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: InputPair, weights: Doubles) -> tuple[float, Doubles]:
         """Return sum_ij w_ij k(x_i, z_j) and the result of `pull_back`.
 
         Implementations must not overwrite the arrays.
@@ -129,7 +129,7 @@ class Kernel(Member, ABC):
 
     def _pair(
         self, X: Floats, Z: Floats, half_norms: Floats | None = None, keeps: bool = False
-    ) -> Pair:
+    ) -> InputPair:
         self._check(X=X, Z=Z)
         if X.shape[-1] != Z.shape[-1]:
             raise DataError(
@@ -137,7 +137,7 @@ class Kernel(Member, ABC):
             )
         dtype = np.result_type(X, Z)
         X, Z = X.astype(dtype, copy=False), Z.astype(dtype, copy=False)
-        return Pair(X, Z, self._uses_of_distances() * (1 + keeps), half_norms, keeps)
+        return InputPair(X, Z, self._uses_of_distances() * (1 + keeps), half_norms, keeps)
 
     def _uses_of_distances(self) -> int:
         return sum(leaf.n_distances for leaf in self.leaves)
@@ -166,7 +166,7 @@ class Kernel(Member, ABC):
         """
         self._check_shapes(X, Z, weights, "(n, m)", (len(X), len(Z)))
         X, Z = np.asarray(X, weights.dtype), np.asarray(Z, weights.dtype)
-        return self._pull_back(Pair(X, Z, 2 * self._uses_of_distances()), weights)[1]
+        return self._pull_back(InputPair(X, Z, 2 * self._uses_of_distances()), weights)[1]
 
     def slopes(self, X: Floats, Z: Floats, weights: Doubles) -> Doubles:
         """Return sum_j w_jr dk(x_i, z_j) / dx_i, (R, n, p), in float64.

@@ -12,7 +12,7 @@ import numpy as np
 from sparsegp.errors import SettingsError, quoted
 from sparsegp.kernels.base import Kernel
 from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
-from sparsegp.kernels.pair import Pair, negative_half_squared_distance, weighted_displacements
+from sparsegp.kernels.pair import InputPair, negative_half_squared_distance, weighted_displacements
 from sparsegp.kernels.stationary import Stationary
 from sparsegp.lists import join_first
 from sparsegp.math.subnormals import exp_in_place
@@ -70,13 +70,13 @@ class ARD(ByColumn, name="ard"):
         squares = np.where(squares > 0, squares, half)
         return ARD(tuple(round_to_six_digits(math.sqrt(square)) for square in squares))
 
-    def _matrix(self, pair: Pair) -> Floats:
+    def _matrix(self, pair: InputPair) -> Floats:
         X, Z, smallest = pair.X, pair.Z, min(self.scales.tolist())
         check_range(1 / smallest / smallest, X.dtype, self)
         G = negative_half_squared_distance(X, Z, (1 / self.scales / self.scales).astype(X.dtype))
         return exp_in_place(G)
 
-    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: InputPair, weights: Doubles) -> tuple[float, Doubles]:
         # d/d log l_j = sum_ik q_ik (x_ij - z_kj)^2 / l_j^2, q = w k, with the square expanded
         X, Z, q = pair.X, pair.Z, weights * pair.matrix(self)
         squares = q.sum(axis=1) @ X**2 + q.sum(axis=0) @ Z**2
@@ -84,7 +84,7 @@ class ARD(ByColumn, name="ard"):
         return float(q.sum()), (squares - 2 * crossed) / self.scales / self.scales
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
-        factors = factors * self._matrix(Pair(X, Z))
+        factors = factors * self._matrix(InputPair(X, Z))
         return weighted_displacements(X, Z, factors, weights) / self.scales / self.scales
 
 

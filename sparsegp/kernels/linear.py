@@ -6,7 +6,7 @@ import numpy as np
 
 from sparsegp.kernels.base import Kernel
 from sparsegp.kernels.checks import check_range, positive
-from sparsegp.kernels.pair import Pair, weighted_sums
+from sparsegp.kernels.pair import InputPair, weighted_sums
 from sparsegp.types import Doubles, Floats
 
 
@@ -27,13 +27,13 @@ class Linear(Kernel, name="linear"):
     def __post_init__(self) -> None:
         object.__setattr__(self, "variance", positive(self.variance, "the variance of linear"))
 
-    def _matrix(self, pair: Pair) -> Floats:
+    def _matrix(self, pair: InputPair) -> Floats:
         return self._scaled(pair.X @ np.swapaxes(pair.Z, -1, -2))
 
     def _diag(self, X: Floats) -> Floats:
         return self._scaled(np.einsum("...ij,...ij->...i", X, X))
 
-    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: InputPair, weights: Doubles) -> tuple[float, Doubles]:
         total = self.variance * float(np.vdot(weights @ pair.Z, pair.X))
         return total, np.array([total])
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Pair:
+class InputPair:
     """Inputs X and Z of one precision."""
 
     X: Floats  # (..., n, p)

@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsegp.kernels.base import Kernel
 from sparsegp.kernels.checks import check_range, positive, round_to_six_digits
-from sparsegp.kernels.pair import Pair, weighted_displacements
+from sparsegp.kernels.pair import InputPair, weighted_displacements
 from sparsegp.math.subnormals import exp_in_place
 from sparsegp.types import Doubles, Floats
 
@@ -74,20 +74,22 @@ class Isotropic(Stationary):
         half = float(variances.sum()) / 2
         return replace(self, length_scale=round_to_six_digits(math.sqrt(half)) if half > 0 else 1.0)
 
-    def _matrix(self, pair: Pair) -> Floats:
+    def _matrix(self, pair: InputPair) -> Floats:
         return self._profile(self._exponent(pair))
 
-    def _pull_back(self, pair: Pair, weights: Doubles) -> tuple[float, Doubles]:
+    def _pull_back(self, pair: InputPair, weights: Doubles) -> tuple[float, Doubles]:
         total, G = float(np.vdot(weights, pair.matrix(self))), self._exponent(pair)
         growth = -2.0 * np.vdot(weights * G, self._radial_derivative(G))  # -r f'(r)
         return total, np.array([growth])
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
-        derivative = np.asarray(self._radial_derivative(self._exponent(Pair(X, Z))), np.float64)
+        derivative = np.asarray(
+            self._radial_derivative(self._exponent(InputPair(X, Z))), np.float64
+        )
         moved = weighted_displacements(X, Z, factors * derivative, weights)
         return np.asarray(moved / self.scales / self.scales)  # the squared scale may overflow
 
-    def _exponent(self, pair: Pair) -> Floats:
+    def _exponent(self, pair: InputPair) -> Floats:
         """Return G = -r^2 / 2, (..., n, m)."""
         G, scale = pair.negative_half_squared_distance(), float(self.scales)
         G *= check_range(1 / scale / scale, G.dtype, self)

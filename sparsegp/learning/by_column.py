@@ -27,7 +27,7 @@ from scipy.special import entr
 
 from sparsegp.errors import NumericalError
 from sparsegp.kernels import ARD, RBF, ByColumn, Kernel, Laplace, Product, Sum, parse, six_digits
-from sparsegp.learning.linear_rows import Softmax, is_regression_target, make_rows
+from sparsegp.learning.linear_rows import SoftmaxRows, is_regression_target, make_rows
 from sparsegp.math import linalg
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.math.subnormals import drop_tiny
@@ -267,7 +267,7 @@ class HeldOut:
         self._former[half] = fit.latent
         return fit
 
-    def _rows(self, rows: slice, features: Floats) -> Softmax:
+    def _rows(self, rows: slice, features: Floats) -> SoftmaxRows:
         return make_rows(features, self.target[rows], self.n_classes, self.weights[rows])
 
 
@@ -279,7 +279,7 @@ class Fit:
     curvatures W.
     """
 
-    def __init__(self, rows: Softmax, start: Floats) -> None:
+    def __init__(self, rows: SoftmaxRows, start: Floats) -> None:
         self.rows = rows
         gradient = rows.log_p_and_gradient(start)[1]
         curvature = rows.curvature(rows.probability(gradient))

@@ -33,7 +33,7 @@ MIN_NOISE = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Softmax:
+class SoftmaxRows:
     """Rows with a softmax likelihood and latent values that are linear in their features."""
 
     features: Floats  # (d, n); large products are computed in their precision
@@ -130,8 +130,8 @@ class Softmax:
                 break
 
 
-class Logistic(Softmax):
-    """Rows of two classes, with latent values h / sqrt(2) and -h / sqrt(2); see `Softmax`.
+class LogisticRows(SoftmaxRows):
+    """Rows of two classes, with latent values h / sqrt(2) and -h / sqrt(2); see `SoftmaxRows`.
 
     At the maximum the two latent values of the softmax have this form. Here only h is computed: its
     coefficients have the same penalty as those of both, and products have one column, not two.
@@ -158,8 +158,8 @@ class Logistic(Softmax):
         return self.weighted(2.0 * p * (1.0 - p) * change)
 
 
-class GaussianRows(Softmax):
-    """Rows of a regression with standardised targets and one latent value; see `Softmax`."""
+class GaussianRows(SoftmaxRows):
+    """Rows of a regression with standardised targets and one latent value; see `SoftmaxRows`."""
 
     bound: ClassVar[float] = 1.0
 
@@ -191,13 +191,13 @@ class GaussianRows(Softmax):
         return self.weighted(change)
 
 
-def make_rows(features: Floats, target: Any, n_classes: int, weights: Floats | None) -> Softmax:
-    """Create `GaussianRows` if targets (n,) are floating-point, else `Logistic` or `Softmax`."""
+def make_rows(features: Floats, target: Any, n_classes: int, weights: Floats | None) -> SoftmaxRows:
+    """Create `GaussianRows` if targets (n,) are floats, else `LogisticRows` or `SoftmaxRows`."""
     if is_regression_target(target):
         return GaussianRows(features, target, 1, weights)
     if n_classes == 2:
-        return Logistic(features, target, 1, weights)
-    return Softmax(features, target, n_classes, weights)
+        return LogisticRows(features, target, 1, weights)
+    return SoftmaxRows(features, target, n_classes, weights)
 
 
 def is_regression_target(target: Any) -> bool:
@@ -209,7 +209,7 @@ def predictions(mean: Doubles, target: Any) -> Doubles:
     """Return log class probabilities (n, K) from latent means; in a regression the means (n, 1)."""
     if is_regression_target(target):
         return mean
-    if mean.shape[1] == 1:  # from `Logistic`
+    if mean.shape[1] == 1:  # from `LogisticRows`
         mean = np.hstack([mean, -mean]) / ROOT
     return np.asarray(log_softmax(mean, axis=1))
 

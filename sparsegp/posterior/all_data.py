@@ -46,13 +46,13 @@ from sparsegp.posterior.calibration import fit_by_slopes, latent_validation
 from sparsegp.posterior.early_stopping import (
     PATIENCE,
     PATIENCE_MANY_ROWS,
-    Search,
+    ScaleSearch,
     scale_of,
     step_of,
 )
 from sparsegp.posterior.folds import best_scale
 from sparsegp.posterior.limits import conformal_scores
-from sparsegp.posterior.objective import Problem
+from sparsegp.posterior.objective import SpanObjective
 from sparsegp.posterior.regression import least_squares
 from sparsegp.state import from_arrays, require_shapes
 from sparsegp.types import Doubles
@@ -83,7 +83,7 @@ def all_data(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     """
     if active.likelihood.numeric:
         return least_squares(active, rows)
-    problem = Problem(active, rows)
+    problem = SpanObjective(active, rows)
     state = from_arrays(Ascents, rows.former) if rows.former else Ascents(first_search(rows))
     state.require(problem.start().shape)
     if state.plan is None:
@@ -122,7 +122,9 @@ class Plan:
 class Ascents:
     """State of the computation, from which it can be resumed."""
 
-    search: Search = field(default_factory=Search)  # ascents judged by the validation rows
+    search: ScaleSearch = field(
+        default_factory=ScaleSearch
+    )  # ascents judged by the validation rows
     searched: int = 0  # iterations of the search, or factors tried in cross-validation
     plan: Plan | None = None  # result of the search
     ascent: Ascent | None = None  # final ascent, with all rows
@@ -145,12 +147,12 @@ def first_plan(rows: Rows) -> Plan:
     return Plan(rows.past.weights.calibration, scores=rows.past.weights.scores)
 
 
-def first_search(rows: Rows) -> Search:
+def first_search(rows: Rows) -> ScaleSearch:
     """Return a new search; with a former posterior, at its prior variance factor alone."""
     if rows.past is None:
         part = columns_of_part(rows.n_rows) < TILE
-        return Search(part=part, patience=PATIENCE_MANY_ROWS if part else PATIENCE)
-    return Search(step=step_of(rows.past.weights.calibration.prior_scale), alone=True)
+        return ScaleSearch(part=part, patience=PATIENCE_MANY_ROWS if part else PATIENCE)
+    return ScaleSearch(step=step_of(rows.past.weights.calibration.prior_scale), alone=True)
 
 
 def columns_of_part(n_rows: int) -> int:
@@ -158,7 +160,7 @@ def columns_of_part(n_rows: int) -> int:
     return max(TILE // (n_rows // PART_ROWS), 1) if n_rows >= MIN_PARTS * PART_ROWS else TILE
 
 
-def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
+def _learn(problem: SpanObjective, rows: Rows, state: Ascents) -> Plan:
     """Choose the prior variance factor, iterations and calibration by the validation rows.
 
     If there are folds instead, choose the prior variance factor by cross-validation.
@@ -192,7 +194,7 @@ def _learn(problem: Problem, rows: Rows, state: Ascents) -> Plan:
     return Plan(calibration, tried, scores)
 
 
-def _maximise(problem: Problem, rows: Rows, state: Ascents) -> Ascent:
+def _maximise(problem: SpanObjective, rows: Rows, state: Ascents) -> Ascent:
     """Run the final ascent with all rows, from the start or from the best point of the search."""
     problem.joined, small, most = True, rows.tolerance, MAX_ROUNDS
     best = state.search.best
@@ -213,7 +215,7 @@ def _maximise(problem: Problem, rows: Rows, state: Ascents) -> Ascent:
     return ascent
 
 
-def calibrate(problem: Problem, c: Doubles) -> tuple[Calibration, Quantiles | None]:
+def calibrate(problem: SpanObjective, c: Doubles) -> tuple[Calibration, Quantiles | None]:
     """Fit temperature and variance weight to the validation rows, with the prior `PRIOR`.
 
     A former posterior's values replace the prior means. The second result holds the quantiles of

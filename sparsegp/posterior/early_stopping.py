@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.posterior.objective import Problem
+from sparsegp.posterior.objective import SpanObjective
 from sparsegp.types import Doubles
 
 STEP = np.sqrt(10.0)
@@ -64,7 +64,7 @@ class Peak:
 
 
 @dataclass
-class Search:
+class ScaleSearch:
     """Ascents for one prior variance factor after another: up from 1, else down from it."""
 
     # steps of the completed ascents, and the NLPP of their best iterations
@@ -83,7 +83,7 @@ class Search:
     part: bool = False  # whether the ascents still use a part of the rows
     patience: int = PATIENCE  # iterations without a lower NLPP after which an ascent ends
 
-    def current_ascent(self, problem: Problem) -> Ascent:
+    def current_ascent(self, problem: SpanObjective) -> Ascent:
         """Return the current ascent, starting it if necessary."""
         if self.ascent is not None:
             return self.ascent

@@ -25,7 +25,7 @@ from sparsegp.math.quantiles import Quantiles
 from sparsegp.math.subnormals import rounded
 from sparsegp.posterior.early_stopping import MAX_STEPS, scale_of
 from sparsegp.posterior.limits import conformal_scores
-from sparsegp.posterior.objective import Problem
+from sparsegp.posterior.objective import SpanObjective
 from sparsegp.types import Doubles
 
 MAX_ROUNDS = 200
@@ -34,14 +34,14 @@ PSEUDO_WEIGHT, FEW_ROWS = 0.1, 5.0
 """Minimum weight of the pseudo-row (docs/benchmarks/studies.md), and rows up to which it is 1."""
 
 
-class Folds(Problem):
+class Folds(SpanObjective):
     """Objectives for all folds, each without the rows of its fold, and last that for all rows.
 
     Coefficients are (C, d, F R) for F objectives, the R of one objective side by side. As rows are
     few, everything is computed here, not in the row blocks. `whole` is the problem of all rows.
     """
 
-    def __init__(self, whole: Problem) -> None:
+    def __init__(self, whole: SpanObjective) -> None:
         vars(self).update(vars(whole))  # the same factors and sums over rows
         active, rows = whole.active, whole.rows
         inputs, targets = zip(*rows.map_blocks("labelled_rows"), strict=True)
@@ -67,7 +67,7 @@ class Folds(Problem):
         return np.concatenate(parts, axis=2)
 
     def fit(self, c: Doubles) -> tuple[float, Doubles]:
-        """Return the sum of log Z over the rows that count, and its gradient; see `Problem`."""
+        """Return the sum of log Z over the rows that count, and its gradient."""
         mean = self.means(c)
         target, counts = np.repeat(self.target, self.n_sets), self.counts
         log_z, p = self.active.likelihood.mean_gradient(mean.reshape(len(target), -1), target)
@@ -99,7 +99,7 @@ class Folds(Problem):
 
 
 def best_scale(
-    whole: Problem, report: Callable[[float], None]
+    whole: SpanObjective, report: Callable[[float], None]
 ) -> tuple[float, Doubles, dict[str, float], Quantiles]:
     """Choose the prior variance factor; return it with the coefficients (C, d, R) for all rows.
 
@@ -108,7 +108,7 @@ def best_scale(
 
     Parameters
     ----------
-    whole : Problem
+    whole : SpanObjective
     report : callable
         Called after each factor with that NLPP; may raise Interrupted.
     """

@@ -25,7 +25,7 @@ SAFE_VARIANCE_RANGE = 1024.0
 depend, in the last bit, on the partition into blocks."""
 
 
-class Problem:
+class SpanObjective:
     """The objective and its metric, as sums over row blocks.
 
     Unless the validation rows are `joined`, that is, count, `validation` (a,) holds their log

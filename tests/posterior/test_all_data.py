@@ -13,7 +13,7 @@ from sparsegp import dense
 from sparsegp.data import open_dataset, table_from_arrays
 from sparsegp.errors import Interrupted
 from sparsegp.posterior import ActiveRows, Calibration
-from sparsegp.posterior.objective import Problem
+from sparsegp.posterior.objective import SpanObjective
 from sparsegp.settings import TrainSettings
 from tests.differences import central
 from tests.runs import Stopper, assert_same, selected
@@ -68,7 +68,7 @@ def problem(**settings):
     """Yield the objective after a selection, and the run that holds its rows."""
     chosen = TrainSettings(n_active=12, kernel="2*rbf(2)", **EXACT, **settings)
     with selected((X, Y), chosen) as run:
-        objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
+        objective = SpanObjective(ActiveRows.of(run.block_settings, run.active), run)
         objective.joined = True
         yield objective, run
 
@@ -104,7 +104,7 @@ def test_weights_do_not_depend_on_prior_scales_seen_before():
     with selected((X, y), settings) as run:
         found, jitters = [], []
         for scales in ((0.1,), (10.0, 0.1)):
-            objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
+            objective = SpanObjective(ActiveRows.of(run.block_settings, run.active), run)
             for scale in scales:
                 objective.set_scale(scale)
                 jitters.append(max(jitter for _, jitter in objective.metric()))
@@ -133,7 +133,7 @@ def test_a_part_of_the_rows_has_their_objective_and_all_validation_rows(weighted
     settings = TrainSettings(n_active=20, kernel="2*rbf(2)", precision="float64", scaling="none")
     table = replace(table_from_arrays(X[:700], Y[:700]), weights=weights)
     with selected(table, settings) as run:
-        objective = Problem(ActiveRows.of(run.block_settings, run.active), run)
+        objective = SpanObjective(ActiveRows.of(run.block_settings, run.active), run)
         c = np.random.default_rng(0).normal(size=objective.start().shape)
         objective.fit(c)
         whole = objective.validation

@@ -7,7 +7,7 @@ import pytest
 
 import sparsegp
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.posterior.early_stopping import LEAD, MAX_STEPS, PATIENCE, Peak, Search
+from sparsegp.posterior.early_stopping import LEAD, MAX_STEPS, PATIENCE, Peak, ScaleSearch
 from sparsegp.state import from_arrays, to_arrays
 
 ROWS = 400
@@ -23,7 +23,7 @@ def log_z_of(nlpp, spread=0.0):
 
 def run(curve, search=None, stop=None):
     """Drive a search by `curve(step, round)`, the nlpp there, as an ascent would."""
-    search = search or Search()
+    search = search or ScaleSearch()
     count = 0
     while not search.over and count != stop:
         ascent = search.current_ascent(PROBLEM)
@@ -72,14 +72,14 @@ def test_ascents_start_halfway_to_the_best_round_and_end_soon_after_it(rounds):
 @pytest.mark.parametrize("stop", [None, 0, 9, 17])
 def test_all_rows_follow_a_part_once_at_its_best_scale(stop):
     asked = []
-    search = Search(part=True)
+    search = ScaleSearch(part=True)
 
     def curve(step, round_):
         asked.append((search.part, step, round_))
         return float(valley(1, 6 if search.part else 5)(step, round_))
 
     if stop is not None:
-        search = from_arrays(Search, to_arrays(run(curve, search, stop)))
+        search = from_arrays(ScaleSearch, to_arrays(run(curve, search, stop)))
     run(curve, search)
     assert (search.best.step, search.best.rounds, search.part) == (1, 5, False)
     assert {step for part, step, _ in asked if part} == {0, 1, 2}

@@ -12,7 +12,7 @@ import sparsegp
 from sparsegp.fit.prepare import choose_folds, choose_validation_rows
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.folds import Folds
-from sparsegp.posterior.objective import Problem
+from sparsegp.posterior.objective import SpanObjective
 from sparsegp.settings import TrainSettings
 from tests.differences import central
 from tests.runs import nlpp, selected
@@ -67,7 +67,7 @@ def test_the_objective_of_a_fold_is_that_of_the_other_rows(per_class):
         n_active=40, kernel="10*rbf", kernel_per_class=per_class, precision="float64", n_nodes=24
     )
     with selected((X[:300], Y[:300]), settings, block_rows=256) as run:
-        folds = Folds(Problem(ActiveRows.of(run.block_settings, run.active), run))
+        folds = Folds(SpanObjective(ActiveRows.of(run.block_settings, run.active), run))
         stubs = [run.stub(k).compute() for k in range(len(folds.features))]
     c, way = np.random.default_rng(0).normal(size=(2, *folds.start().shape))
     value, gradient = folds.value_and_gradient(c)
