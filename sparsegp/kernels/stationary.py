@@ -83,9 +83,8 @@ class Isotropic(Stationary):
         return total, np.array([growth])
 
     def _slopes(self, X: Doubles, Z: Doubles, factors: Doubles, weights: Doubles) -> Doubles:
-        derivative = np.asarray(
-            self._radial_derivative(self._exponent(InputPair(X, Z))), np.float64
-        )
+        exponent = self._exponent(InputPair(X, Z))
+        derivative = np.asarray(self._radial_derivative(exponent), np.float64)
         moved = weighted_displacements(X, Z, factors * derivative, weights)
         return np.asarray(moved / self.scales / self.scales)  # the squared scale may overflow
 

@@ -122,9 +122,7 @@ class Plan:
 class Ascents:
     """State of the computation, from which it can be resumed."""
 
-    search: ScaleSearch = field(
-        default_factory=ScaleSearch
-    )  # ascents judged by the validation rows
+    search: ScaleSearch = field(default_factory=ScaleSearch)  # judged by the validation rows
     searched: int = 0  # iterations of the search, or factors tried in cross-validation
     plan: Plan | None = None  # result of the search
     ascent: Ascent | None = None  # final ascent, with all rows
