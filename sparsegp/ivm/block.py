@@ -12,7 +12,7 @@ from sparsegp.ivm import features
 from sparsegp.ivm.criteria import Marginals
 from sparsegp.ivm.inclusions import Inclusions, OfferedRows
 from sparsegp.ivm.rows import Block
-from sparsegp.ivm.scores import BROKEN, Scores, broken_by_rounding, rounding_error
+from sparsegp.ivm.scores import Scores, rounding_error
 from sparsegp.ivm.verify import first_overtaken
 from sparsegp.math.linalg import inverse_lower
 from sparsegp.math.products import TILE, matmul_few_rows
@@ -93,10 +93,6 @@ class RowBlock(Block):
                 mu[:, q:] = 0.0
                 mean[tiles, :, own] += np.matmul(mu.transpose(0, 2, 1), step)  # eq. 5.4
                 variance[tiles, :, c] -= np.einsum("tqn,tqn->tn", mu, mu)  # eq. 5.2
-        broken = (self.variance < -BROKEN * self.scores.rounding).any(axis=1)
-        if broken.any():
-            row = int(broken.argmax())
-            raise broken_by_rounding(int(self.rows[row]), self.variance[row])
         self.open[self._places(batch.rows)] = False
         self.n_active, self.sizes = batch.stop, [batch.stop] * len(columns)
 

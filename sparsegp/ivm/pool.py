@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sparsegp.errors import NumericalError
 from sparsegp.ivm.inclusions import Inclusions, OfferedRows
 from sparsegp.ivm.rows import BlockSettings
-from sparsegp.ivm.scores import Scores, are_lost, broken_by_rounding, rounding_error
+from sparsegp.ivm.scores import Scores, are_lost, rounding_error
 
 
 @dataclass(eq=False)
@@ -93,7 +94,11 @@ class Pool:
             return
         precision, length, step = sites.precision[0], sites.length[0], sites.step[0]
         if not (np.isfinite(step).all() and (length > 0.0).all()):
-            raise broken_by_rounding(own.rows[0], own.variance)
+            raise NumericalError(
+                f"row {own.rows[0]} has latent variance {own.variance.min():.3g} after rounding; "
+                "use precision=float64, a kernel of smaller variance, or row weights that differ "
+                "less"
+            )
         self.site[j], self.precision[j] = sites.mean[0], precision
         width = self.step.shape[2]
         for c in range(len(self.covariance)):

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp.errors import NumericalError
 from sparsegp.ivm.criteria import Criterion, Marginals
 from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.types import Booleans, Doubles, Integers
@@ -29,9 +28,6 @@ ROUNDING = 8.0
 """Rounding error of a latent variance, in units of machine epsilon times the prior variance. A row
 is left out unless its latent variance plus the variance of its site, which is small if the row has
 a large weight, exceeds this."""
-
-BROKEN = 1024.0
-"""Negative variance, in units of its rounding error, that shows the recursion to be unstable."""
 
 SLACK = 2.0**-16
 """Margin added to bounds for quadrature and rounding errors."""
@@ -54,15 +50,6 @@ def are_lost(rule: SiteRule, marginals: Marginals, rounding: Doubles) -> Boolean
         excess = sites.precision * (rounding[some] - marginals.variance[some])
         lost[some] = (excess >= 1.0).any(axis=1) | rule.is_silent(sites)
     return lost
-
-
-def broken_by_rounding(row: int, variance: Doubles) -> NumericalError:
-    """Return the error that rounding has left a row impossible latent variances."""
-    return NumericalError(
-        f"row {row} has latent variance {variance.min():.3g} after rounding; use "
-        "precision=float64, a kernel of smaller variance, more noise, or row weights that differ "
-        "less"
-    )
 
 
 def quantise(scores: Doubles) -> Doubles:

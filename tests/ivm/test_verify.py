@@ -76,15 +76,6 @@ def test_rows_whose_variance_is_lost_do_not_end_the_selection(lookahead):
     assert ((rows >= 50) & (rows < 300)).sum() == 1
 
 
-def test_impossible_variances_are_an_error():
-    _, selection = after(KINDS["shared"], 15)
-    block, batch = selection.blocks.blocks[0], selection.active.included[0]
-    block.restart(block.settings.kernels, block.settings.rule)
-    block.variance[3] = -0.1
-    with pytest.raises(NumericalError, match=r"row 3 .* -0\..* precision=float64"):
-        block.include(batch)
-
-
 def test_the_best_end_where_the_pool_is_poor():
     run, selection = after(KINDS["shared"], 15)
     candidates = offered(selection, 12)
