@@ -1,6 +1,7 @@
 """The fitted model: predictions whatever the chunks, and its file."""
 
 import json
+import pickle
 from dataclasses import replace
 from functools import partial
 
@@ -219,13 +220,16 @@ def test_values_far_outside_those_of_training_raise_a_warning(caplog):
     caplog.clear()
     model.predict_proba(X + 2.0)
     model.predict_proba(X.assign(m=X["m"] * np.where(np.arange(400) < 20, 1000.0, 1.0)))  # a few
+    model.predict_proba(other[:1])
     assert not caplog.records
-    for rows in (other, other[:1], other.to_numpy(), da.from_array(other.to_numpy(), (100, 3))):
+    for rows in (other, other[:8], other.to_numpy(), da.from_array(other.to_numpy(), (100, 3))):
         np.asarray(model.predict_proba(rows))
     model.predict_proba(other.assign(s=-1e6))
-    first, second = (record.getMessage() for record in caplog.records)
+    first, second = (record.getMessage() for record in caplog.records[:2])
     assert "far outside those of training in: kg;" in first
     assert "in: s;" in second
+    pickle.loads(pickle.dumps(model)).predict_proba(other)
+    assert "in: kg;" in caplog.records[2].getMessage()
     caplog.clear()
     ranked = sparsegp.train(X, y, kernel="10*rbf", scaling="quantile", n_active=60)
     ranked.predict_proba(other)

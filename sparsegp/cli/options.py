@@ -312,7 +312,7 @@ def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 def _as_text(value: Any) -> Any:
     """Return a value of TOML as it would be typed, apart from flags and tables."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return ",".join(value)
+        return ",".join(f'"{each}"' if "," in each else each for each in value)
     return value if isinstance(value, bool | dict | list) else str(value)
 
 

@@ -26,6 +26,7 @@ from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE, YEAR
 from sparsegp.data.copies import rank_in_group
 from sparsegp.data.frames import listed
+from sparsegp.data.labels import ROWS_PER_CLASS
 from sparsegp.data.table import MIN_IDS
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import ColumnNames
@@ -182,7 +183,9 @@ def prepare(
     target: Any
     if numbers is None:
         classes, target = train.codes()
-        if (few := classes[np.bincount(target, train.counts, len(classes)) == 1.0]).size:
+        rows, weights = (np.bincount(target, each) for each in (None, train.counts))
+        few = classes[(rows == 1) & (weights <= 1.0)]
+        if len(few) and len(target) >= ROWS_PER_CLASS * len(classes):
             said = "%s has classes of a single row: %s; correct them if they are misspelt"
             logger.warning(said, train.source, listed(few.tolist()))
     else:

@@ -110,7 +110,7 @@ def _bounds(
     along = 2.0 * (step @ mean.T + gram.T @ mu) + mu * np.square(step).sum(axis=1)[:, np.newaxis]
     linear = _running(np.einsum("nk,nk->n", mean, slope), mu * (step @ slope.T))
     square = _running(np.einsum("nk,nk->n", mean, mean), mu * along)
-    variance = _running(before.variance[:, 0], -np.square(mu))
+    variance = np.maximum(_running(before.variance[:, 0], -np.square(mu)), 0.0)
     return before.weighted(scores.bounds(scores.offset[index], linear, square, variance))
 
 

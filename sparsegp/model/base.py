@@ -105,6 +105,9 @@ class Model(ABC):
         if wrong := [name for name, holds in checks.items() if not holds]:
             raise ValueError(f"not those of a model: {', '.join(wrong)}")
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k != "training_range"}  # nor who was warned
+
     __repr__ = line
     _repr_html_ = table  # for notebooks
 
@@ -257,9 +260,7 @@ class Model(ABC):
     def predict_log_proba(self, X: Any) -> Any:
         """Return log class probabilities, (n, K) (GR appendix B); see `predict_proba`."""
         if self.is_regression:
-            raise SettingsError(
-                "a regression has no class probabilities: use predictive_mean_and_variance"
-            )
+            raise SettingsError("a regression has no classes: use predictive_mean_and_variance")
         return map_rows(self, "_log_probabilities", X, len(self.classes))
 
     def predict_proba(self, X: Any) -> Any:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-EXAMINED, FAR, MANY = 1000, 4.0, 0.1
-"""Number of rows of a block that are examined for values far outside the training range; distance
-from it, in scaled units, unless the range is wider; share of such rows that raises a warning."""
+EXAMINED, FAR, MANY, LEAST, STORED = 1000, 4.0, 0.1, 5, 50
+"""Number of rows of a block that are examined for values far outside the range of the stored rows;
+distance from it, in scaled units, unless the range is wider; share and least number of such rows
+that raise a warning; least number of stored rows."""
 LARGE = 2**20
 """Size in bytes above which a model is too large for the graph of a dask client."""
 
@@ -85,12 +86,13 @@ def _predict(x: Any, model: "Model", method: str) -> Doubles:
 
 def _warn_of_far_values(x: Any, model: "Model") -> None:
     """Warn, once for each column, if many values are far outside those of the stored rows."""
-    if not len(x) or model.scaling.mixing is not None:
+    if len(x) < LEAST or len(model.rows) < STORED or model.scaling.mixing is not None:
         return
     scaled, (low, high, known) = model.scaling.apply(x), model.training_range
     distance = np.maximum(low - scaled, scaled - high)
-    share = (distance > np.maximum(high - low, FAR)).mean(axis=0)
-    if new := [each for each in np.flatnonzero(share >= MANY).tolist() if each not in known]:
+    count = (distance > np.maximum(high - low, FAR)).sum(axis=0)
+    are_many = count >= max(LEAST, MANY * len(x))
+    if new := [each for each in np.flatnonzero(are_many).tolist() if each not in known]:
         known.update(new)
         names = [f"column {each}" if model.names is None else model.names[each] for each in new]
         said = "values far outside those of training in: %s; predictions there are no better than "

@@ -68,11 +68,11 @@ def test_lists_that_are_given_repeatedly_are_joined(tmp_path):
     assert (found["kinds"], found["class_weight"]) == ("b=date,c=number", "u=2,v=3")
     rows = explain.make_context("explain", ["run", "toy", "--rows", "0:2", "--rows", "5"])
     assert rows.params["rows"] == "0:2,5"
-    for text in ('drop = "a,b"', 'drop = ["a", "b"]'):
-        (tmp_path / "run.toml").write_text(text)
+    for text, drop in (('"a,b"', "a,b"), ('["a", "b"]', "a,b"), ('["a", "b, c"]', 'a,"b, c"')):
+        (tmp_path / "run.toml").write_text(f"drop = {text}")
         config = ["--config", str(tmp_path / "run.toml"), "digits"]
         found = train.make_context("train", config).params
-        assert (found["drop"], found["missing"]) == ("a,b", None)
+        assert (found["drop"], found["missing"]) == (drop, None)
 
 
 def test_options_from_a_file(files, tmp_path):

@@ -442,7 +442,7 @@ def test_numbers_are_no_truth_values_but_for_0_and_1(frame):
 
 
 def test_true_is_another_level_than_1():
-    values = [True, 1, 1.0, "a", None, False, 0, "1"]
+    values = [True, 1, 1.0, "a", None, np.False_, 0, "1"]
     codes, found = texts(pd.Series(values, dtype=object))
     assert [found[code] if code >= 0 else None for code in codes] == [
         "True", "1", "1", "a", None, "False", "0", "1",

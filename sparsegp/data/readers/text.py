@@ -43,7 +43,7 @@ ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[dD]")
 """Pattern of column names such as `id`, `customer_id` and `CustomerID`."""
 EXACT = 2**53
 """Number up to which every whole number is a double."""
-MIN_NUMBERED = 50
+MIN_NUMBERED = 200
 """Minimum number of rows for row numbers in any order."""
 LIKE_DATES = 0.9
 """Share of numbers of a column that could be dates above which they probably are."""
