@@ -183,7 +183,7 @@ def prepare(
     target: Any
     if numbers is None:
         classes, target = train.codes()
-        rows, weights = (np.bincount(target, each) for each in (None, train.counts))
+        rows, weights = (np.bincount(target, w, len(classes)) for w in (None, train.counts))
         few = classes[(rows == 1) & (weights <= 1.0)]
         if len(few) and len(target) >= ROWS_PER_CLASS * len(classes):
             said = "%s has classes of a single row: %s; correct them if they are misspelt"
