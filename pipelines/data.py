@@ -105,7 +105,7 @@ def fold(data: Data, seed: int, folds: int) -> Data:
     The training rows are divided into folds at random, always in the same way.
     """
     if seed >= folds:
-        raise SettingsError(f"there are {folds} folds, so seeds must be at most {folds}")
+        raise SettingsError(f"there are {folds} folds, so seeds must be below {folds}, got {seed}")
     order = np.random.default_rng(MANY).permutation(len(data.y_train))
     return data.parted(np.setdiff1d(order, np.array_split(order, folds)[seed]))
 

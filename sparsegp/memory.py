@@ -165,7 +165,7 @@ class _Layout:
             "inputs": rows * p * item,
             "stub": columns * item * entries * rows // (self.whole + self.test)
             + pairs * latent * rows * PANEL // 2 * item,
-            "marginals": rows * DOUBLE * (2 * latent + self.kernels + 5),
+            "marginals": rows * DOUBLE * (2 * latent + 2 * self.kernels + 5),
             "temporaries": rows * (columns * width * item + DOUBLE * (8 + 2 * latent))
             + group * DOUBLE * (9 * self.slots + 4 * latent + of_all * d)
             + of_all * (COPIES * apart * self.kernels + 3 * threads) * square

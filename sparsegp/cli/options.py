@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from sparsegp.errors import DataError, SettingsError, quoted
+from sparsegp.lists import quote_if_needed
 from sparsegp.settings import SPARSE, DenseSettings, Setting, TrainSettings, declared
 
 Options = Callable[[Any], Any]
@@ -312,7 +313,7 @@ def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 def _as_text(value: Any) -> Any:
     """Return a value of TOML as it would be typed, apart from flags and tables."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return ",".join(f'"{each}"' if "," in each else each for each in value)
+        return ",".join(map(quote_if_needed, value))
     return value if isinstance(value, bool | dict | list) else str(value)
 
 

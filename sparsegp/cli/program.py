@@ -79,6 +79,7 @@ class Command(click.Command):
             show([line], err=True)
         finally:
             logger.removeHandler(handler)
+            logging.getLogger("distributed.client").removeFilter(_is_silent)
             sys.unraisablehook = former
         sys.exit(code)
 

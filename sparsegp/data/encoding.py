@@ -120,9 +120,8 @@ class Encoding:
         require_distinct(learnt.names, f"{source}, once encoded,")
         found = [c for c in columns if c.name not in (kinds or {})]
         if forms := [f"{quote_if_needed(c.name)} ({c.form})" for c in found if c.reading != c.kind]:
-            remedy = with_remedies(
-                ["have codes read as words by `kinds` NAME=category"], frame.of_file
-            )[0]
+            how = ["have codes read as words by `kinds` NAME=category"]
+            (remedy,) = with_remedies(how, frame.of_file)
             said = "%s has text columns that are read as numbers: %s; %s"
             logger.warning(said, source, join_first(forms, MAX_NAMES), remedy)
         if clocks := [quote_if_needed(c.name) for c in found if c.has_no_day]:
@@ -131,9 +130,8 @@ class Encoding:
         if mixed := [quote_if_needed(c.name) for c in found if c.zone == "both"]:
             said = "%s has dates with and without time zones in: %s; the latter are read as in UTC"
             logger.warning(said, source, join_first(mixed, MAX_NAMES))
-        if said := "; ".join(
-            with_remedies([*filter(None, (c.category_warning for c in found))], frame.of_file)
-        ):
+        doubts = with_remedies([*filter(None, (c.category_warning for c in found))], frame.of_file)
+        if said := "; ".join(doubts):
             logger.warning("%s has columns taken for categories: %s", source, said)
         left = [f"{c.name} ({c.note})" for c in columns if c.note]
         if left and not learnt.is_plain:

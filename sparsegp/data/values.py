@@ -42,9 +42,7 @@ def texts(series: Any) -> tuple[Integers, list[str]]:
     of_arrow = str(series.dtype).startswith("dictionary")  # with values that no row has
     series = series.astype(object) if of_arrow else series
     if str(pd.api.types.infer_dtype(series)).startswith("mixed"):  # True is no 1
-        series = series.map(
-            lambda value: str(value) if isinstance(value, bool | np.bool_) else value
-        )
+        series = series.map(lambda each: str(each) if isinstance(each, bool | np.bool_) else each)
     codes, found = distinct(series)
     return codes, [WHITE.sub(" ", plain_text(value)) for value in found]
 

@@ -175,15 +175,13 @@ class RunDirectory:
                 if isinstance(folder, Directory) and is_used and not is_locked:
                     stack.callback(os.close, folder.lock())
             for folder in self._folders:
-                for name in filter(_is_of_run, sorted(folder.sizes())):  # run.json last
-                    folder.delete(name)
+                _delete_files(folder)
 
     def close(self, failed: bool = False) -> None:
         """Unlock the folder; a run that failed before its first checkpoint leaves nothing in it."""
         if self._lock is not None:
             if failed and not self._steps() and not self.is_finished():
-                for name in filter(_is_of_run, sorted(self.folder.sizes())):
-                    self.folder.delete(name)
+                _delete_files(self.folder)
             os.close(self._lock)
             self._lock = None
 
@@ -350,6 +348,11 @@ def read_progress(run: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 def _is_of_run(name: str) -> bool:
     return name in RUN_FILES or CHECKPOINT_FILE.fullmatch(name) is not None
+
+
+def _delete_files(folder: Folder) -> None:
+    for name in filter(_is_of_run, sorted(folder.sizes())):  # run.json last
+        folder.delete(name)
 
 
 def _checkpoint(step: int) -> str:
