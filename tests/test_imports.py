@@ -19,7 +19,7 @@ PROJECT = ROOT.parent / "pyproject.toml"
 LAYERS = (
     "blas errors types < fields lists progress registry state < texts < math < kernels "
     "< likelihoods < ivm < posterior < learning < dense < data < store < runtime "
-    "< settings interrupt < model < memory < room < report < fit < estimator < cli "
+    "< settings interrupt < model < memory < free_memory < report < fit < estimator < cli "
     "< __init__ __main__"
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS.split("<")) for name in names.split()}
@@ -108,7 +108,7 @@ LIGHT = {
     "import numpy as np, sparsegp.report as r; r.evaluate(np.log([[1.0]]), [0], [0])": (
         "matplotlib rich sklearn"
     ),
-    "from sparsegp.room import room; assert room().shared > 0": "distributed",
+    "from sparsegp.free_memory import free_memory; assert free_memory().shared > 0": "distributed",
     "from sparsegp.runtime import open_runtime; open_runtime('threads=2').__enter__()": (
         "dask distributed yaml"
     ),

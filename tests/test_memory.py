@@ -15,8 +15,8 @@ import sparsegp
 from sparsegp.data import table_from_arrays
 from sparsegp.errors import SettingsError, size
 from sparsegp.fit import Training
+from sparsegp.free_memory import FreeMemory, check, free_memory, remedies, shortage
 from sparsegp.memory import Shape, estimate, rows_of_block
-from sparsegp.room import Room, check, remedies, room, shortage
 from sparsegp.runtime import open_runtime
 from sparsegp.runtime.dask import DaskRuntime
 from sparsegp.settings import DenseSettings, TrainSettings
@@ -151,11 +151,11 @@ def test_rows_of_a_block(n, workers, wanted, rows):
 # -- what does not fit -----------------------------------------------------------------------------
 
 SHAPE = Shape(200_000, 50, 4, 1000, TrainSettings(n_active=1000), n_workers=4)
-DRIVER = Room("this process", "laptop", 10**12)
+DRIVER = FreeMemory("this process", "laptop", 10**12)
 
 
 def nodes(free, **named):
-    return [DRIVER, *(Room(f"worker {i}", f"node {i}", free, **named) for i in range(4))]
+    return [DRIVER, *(FreeMemory(f"worker {i}", f"node {i}", free, **named) for i in range(4))]
 
 
 @pytest.mark.parametrize(
@@ -172,12 +172,12 @@ def test_what_is_advised_fits(options):
     if "active_per_class" in options:
         options = {**options, "kernel_per_class": True, "criterion": "information"}
     shape = replace(SHAPE, settings=TrainSettings(n_active=1000, **options))
-    rooms = nodes(int(0.8 * estimate(shape)["worker_bytes"]) - 160_000_000)
+    available = nodes(int(0.8 * estimate(shape)["worker_bytes"]) - 160_000_000)
 
     def fits(other):
-        return not shortage(other, rooms)
+        return not shortage(other, available)
 
-    assert "more memory on node 0, where" in shortage(shape, rooms)
+    assert "more memory on node 0, where" in shortage(shape, available)
     found = dict(text.split("=") for text in remedies(shape, fits))
     assert {"n_active", "scratch"} <= found.keys()
     assert ("precision" in found) == (options.get("precision") == "float64")
@@ -192,7 +192,7 @@ def test_what_is_advised_fits(options):
 def test_memory_of_a_machine_and_of_a_process():
     need = estimate(SHAPE)["worker_bytes"]
     apart = nodes(need)
-    together = [DRIVER, *(room._replace(machine="node") for room in apart[1:])]
+    together = [DRIVER, *(each._replace(machine="node") for each in apart[1:])]
     assert shortage(SHAPE, apart) == ""
     assert re.search(r"more memory on node, where .* are free", shortage(SHAPE, together))
     tight = nodes(10**12, own=int(0.4 * need))
@@ -244,15 +244,15 @@ def test_a_run_in_threads_is_refused_before_it_reads(tmp_path):
     assert not (tmp_path / "sparsegp-run-rows").exists()
 
 
-def test_a_container_has_less_room_than_its_machine(tmp_path, monkeypatch):
+def test_a_container_has_less_memory_than_its_machine(tmp_path, monkeypatch):
     (tmp_path / "of-old").write_text("max\n")
     (tmp_path / "of-new").write_text("1073741824\n")
     files = [str(tmp_path / name) for name in ("no-file", "of-old", "of-new")]
-    module = sys.modules[room.__module__]
+    module = sys.modules[free_memory.__module__]
     monkeypatch.setattr(module, "CONTAINER", files[:2])
-    assert room().shared > 2**30
+    assert free_memory().shared > 2**30
     monkeypatch.setattr(module, "CONTAINER", files)
-    assert 0 < room().shared < 2**30
+    assert 0 < free_memory().shared < 2**30
 
 
 @pytest.mark.slow

@@ -50,11 +50,13 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the number of workers is read from the file; nothing is started.
     """
-    from sparsegp import memory, room
     from sparsegp.cli.tables import training_tables
     from sparsegp.data import Numbers, encode
     from sparsegp.fit.blocks import BLOCK_ROWS
+    from sparsegp.free_memory import free_memory, remedies
     from sparsegp.learning.plan import ACTIVE_SIZES
+    from sparsegp.memory import estimate as bytes_of
+    from sparsegp.memory import held_bytes, shape_of
 
     named = shared.given(options, shared.SETTINGS)
     settings = settings_given(**named)
@@ -70,21 +72,21 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
         "block_rows": BLOCK_ROWS.checked(options["block_rows"]),
         "scratch": options["scratch"],
     }
-    where["source_bytes"] = memory.held_bytes(train.X)
-    shape = memory.shape_of(train, held_out, n_classes, settings, **where)
-    found, space = memory.estimate(shape), room.room()
+    where["source_bytes"] = held_bytes(train.X)
+    shape = shape_of(train, held_out, n_classes, settings, **where)
+    found, space = bytes_of(shape), free_memory()
     need = "driver_bytes" if elsewhere and "driver_bytes" in found else "total_bytes"
     free = found["available_bytes"] = min(space.shared, space.own)
     found["fits"] = found[need] <= free
     if not found["fits"]:
-        would = room.remedies(shape, lambda other: bool(memory.estimate(other)[need] <= free))
-        found["would_fit"] = [shared.as_typed(each) for each in would]
+        fits = remedies(shape, lambda other: bool(bytes_of(other)[need] <= free))
+        found["would_fit"] = [shared.as_typed(each) for each in fits]
     found["searches"] = searches(train, settings)
     found["learns"] = settings.learn != "none"
     found["seconds"] = seconds(found, settings, threads := shape.n_workers or shape.n_threads)
     if found["searches"] and getattr(settings, "n_active", 0) is None:
         shapes = (replace(shape, n_active=d) for d in ACTIVE_SIZES if 2 * d <= shape.n)
-        for larger in map(memory.estimate, shapes):
+        for larger in map(bytes_of, shapes):
             if larger[need] <= free and larger["n_active"] > found["n_active"]:
                 found["most_active"] = larger["n_active"]
                 found["most_seconds"] = seconds(larger, settings, threads)

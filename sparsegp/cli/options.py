@@ -34,8 +34,8 @@ COLUMNS = (
 )
 """Options for files with columns."""
 LIMITS = ("max_trials", "max_seconds")
-KEPT, ROOM = ("resume", "overwrite", "checkpoint_every", "keep_last"), ("block_rows", "scratch")
-OTHERS = ("out", *KEPT, "test", "image", *COLUMNS, "no_header", *ROOM, "most", "old")
+KEPT, BLOCKS = ("resume", "overwrite", "checkpoint_every", "keep_last"), ("block_rows", "scratch")
+OTHERS = ("out", *KEPT, "test", "image", *COLUMNS, "no_header", *BLOCKS, "most", "old")
 """Options that are not settings, but arguments of the Python API or values of them."""
 
 GROUPS = {

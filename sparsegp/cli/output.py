@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MIN_WIDTH = 12
 """Minimum width of the names before values."""
-ROOM = 64
+WIDTH = 64
 """Characters for a list after its name, on a terminal 80 characters wide."""
 
 
@@ -87,12 +87,12 @@ def percent(share: float) -> str:
 
 
 def listed(values: Iterable[Any]) -> str:
-    """Return values on one line of about `ROOM` characters, and the number of those left out."""
+    """Return values on one line of about `WIDTH` characters, and the number of those left out."""
     texts = [quote_if_needed(str(value)) for value in values]
-    if len(line := ", ".join(texts)) <= ROOM:
+    if len(line := ", ".join(texts)) <= WIDTH:
         return line
     ends = accumulate(len(text) + 2 for text in texts)
-    most = max(sum(end <= ROOM - len(", ... (1000 more)") for end in ends), 1)
+    most = max(sum(end <= WIDTH - len(", ... (1000 more)") for end in ends), 1)
     return join_first(texts, most)
 
 

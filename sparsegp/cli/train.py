@@ -70,15 +70,15 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         if options["virtual"] is not None:
             tables.require_apart(out, options["virtual"])
         progress.begin("read")
-        columns, room = (shared.given(options, names) for names in (shared.COLUMNS, shared.ROOM))
+        columns = shared.given(options, shared.COLUMNS)
         table, held_out = tables.training_tables(data, options["test"], **columns)
         table = enlarge(table)
         if options["task"] is None:
             warn_of_numbers(table.y, table.source, settings.is_regression)
         progress.begin("prepare")
-        kept = shared.given(options, shared.KEPT)
+        kept, blocks = (shared.given(options, names) for names in (shared.KEPT, shared.BLOCKS))
         run = RunOptions(out=out, progress=progress, **kept, **place)
-        model, search = fit(table, held_out, settings, run, limits, **room)
+        model, search = fit(table, held_out, settings, run, limits, **blocks)
         evaluation = None if held_out is None else score(model, held_out, progress)[0]
     of_classes = ("error", "nlpp", "brier", "ece", "ece_by_chance")
     metrics = ("mse", "r2", "nlpp") if model.is_regression else of_classes

@@ -126,8 +126,8 @@ def study(
     faults = (_fault(name, known[name], tallies[name], frame.where, why[name]) for name in known)
     refuse([*filter(None, faults)], source, frame.of_file)
     many = sum(len(tally.levels) > CODED for tally in tallies.values())
-    room = int(np.clip(min(COLUMNS, VALUES // n) // max(many, 1), CODED, INDICATED))
-    columns = (_column(name, known[name], tallies[name], room) for name in known)
+    most = int(np.clip(min(COLUMNS, VALUES // n) // max(many, 1), CODED, INDICATED))
+    columns = (_column(name, known[name], tallies[name], most) for name in known)
     return tuple(replace(c, parts=(), note=TOO_MANY) if excess[c.name] else c for c in columns)
 
 
@@ -271,12 +271,12 @@ def _excess(kind: str, tally: Tally, is_given: bool) -> str:
     return f"{quoted(tally.first[1])} {what}" if is_text else ""
 
 
-def _column(name: str, kind: str, tally: Tally, room: int) -> Column:
-    """Create a column and its encoding; at most `room` levels get a column of their own."""
+def _column(name: str, kind: str, tally: Tally, most: int) -> Column:
+    """Create a column and its encoding; at most `most` levels get a column of their own."""
     kind, _, form = (kind or "category").partition(":")
     share = tally.missing / tally.n
     if kind == "category":
-        return _category(name, tally, share, room)
+        return _category(name, tally, share, most)
     gaps = (MISSING,) if tally.missing else ()
     if tally.missing == tally.n:
         return Column(name, kind, missing=share, note="no value")
@@ -289,10 +289,10 @@ def _column(name: str, kind: str, tally: Tally, room: int) -> Column:
     return Column(name, kind, found, share, fill, note=note, form=form, zone=zone_of(tally.zones))
 
 
-def _category(name: str, tally: Tally, share: float, room: int) -> Column:
+def _category(name: str, tally: Tally, share: float, most: int) -> Column:
     ranked = sorted(tally.levels.items(), key=lambda level: (-level[1], level[0]))
     least = min(MIN_LEVEL_ROWS, -(-tally.n // SHARE))
-    kept = {text: count for text, count in ranked[:room] if count >= least}
+    kept = {text: count for text, count in ranked[:most] if count >= least}
     rare = tuple(text for text, _ in ranked[len(kept) :])
     own_gap = tally.missing >= least
     ends = [RARE] * (bool(rare) or (tally.missing > 0 and not own_gap)) + [MISSING] * own_gap

@@ -19,9 +19,9 @@ from sparsegp.fit.prepare import Prepared, prepare
 from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import Training
 from sparsegp.fit.tune import Tuned, choose_kernel, tunable
+from sparsegp.free_memory import require_memory
 from sparsegp.model import Model
-from sparsegp.room import require_room
-from sparsegp.runtime.scratch import require_room_in
+from sparsegp.runtime.scratch import require_space
 from sparsegp.settings import AUTO, DenseSettings, TrainSettings, settings_given
 from sparsegp.settings.sparse import BY_EVIDENCE
 from sparsegp.types import Labels
@@ -138,13 +138,13 @@ def fit(
         rows: Table | Prepared = table
         folder = None if scratch is None else path_text("scratch", scratch)
         if folder is not None:  # before a run is overwritten
-            deque(runtime.run_tasks(require_room_in, folder, range(runtime.n_workers)), maxlen=0)
+            deque(runtime.run_tasks(require_space, folder, range(runtime.n_workers)), maxlen=0)
         if isinstance(settings, DenseSettings):
             return DenseRun(table, settings, test, store=store, **how).fit(), None
         if limits is not None or settings.kernel == AUTO:
             more = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": folder is not None}
-            room: Any = partial(require_room, table, test, runtime=runtime, **more)
-            rows = prepare(table, test, settings, runtime, partial(room, settings=settings))
+            check: Any = partial(require_memory, table, test, runtime=runtime, **more)
+            rows = prepare(table, test, settings, runtime, partial(check, settings=settings))
             if store is not None:  # errors in rows or settings come before anything is deleted
                 store.prepare_for_search()
             where: dict[str, Any] = {"out": run.out, "resume": run.resume, "progress": run.shown}
@@ -152,7 +152,7 @@ def fit(
             found, rows = choose_kernel(rows, wanted, options, **(limits or {}))
             learnt = settings.is_regression and not found.trials  # no search: by evidence instead
             settings = replace(settings, **(BY_EVIDENCE if learnt else found.chosen))
-            room(len(rows.classes), settings=settings)
+            check(len(rows.classes), settings=settings)
         how |= {"store": store, "block_rows": block_rows, "scratch": folder}
         return Training(rows, settings, test, **how).fit(), found
 

@@ -19,6 +19,7 @@ from sparsegp.fit.prepare import (
     site_rule,
 )
 from sparsegp.fit.run import Run
+from sparsegp.free_memory import require_memory
 from sparsegp.ivm.active_set import ActiveSet
 from sparsegp.ivm.block import RowBlock
 from sparsegp.ivm.criteria import CRITERIA
@@ -30,7 +31,6 @@ from sparsegp.learning.objective import parameter_names, with_parameters
 from sparsegp.likelihoods.sites import SiteRule
 from sparsegp.model import SparseModel
 from sparsegp.posterior.past import PastRows
-from sparsegp.room import require_room
 from sparsegp.runtime.base import Message
 from sparsegp.runtime.scratch import zeros_in_file
 from sparsegp.settings import TrainSettings
@@ -134,10 +134,10 @@ class SparseRun(Run[SparseModel]):
             candidates=candidates,
         )
 
-    def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
+    def require_memory(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into the memory of its processes."""
         more: Any = {"block_rows": self.block_rows, "scratch": self.scratch is not None}
-        require_room(rows, held_out, n_classes, self.settings, self.runtime, **more)
+        require_memory(rows, held_out, n_classes, self.settings, self.runtime, **more)
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return what identifies the run: settings, data, rows to include first, and past rows."""

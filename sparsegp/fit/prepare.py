@@ -310,16 +310,16 @@ def choose_validation_rows(
     chosen = np.zeros(len(sizes), dtype=bool)
     codes = np.zeros(n, np.int64) if is_regression_target(target) else target
     rows, ends = np.argsort(families, kind="stable"), np.cumsum(sizes)
-    room = np.bincount(codes) // 2
+    most = np.bincount(codes) // 2
     for one in rng.permutation(len(sizes)):
         if wanted == 0:
             break
         if sizes[one] > wanted:
             continue
-        taken = np.bincount(codes[rows[ends[one] - sizes[one] : ends[one]]], minlength=len(room))
-        if (taken <= room).all():
+        taken = np.bincount(codes[rows[ends[one] - sizes[one] : ends[one]]], minlength=len(most))
+        if (taken <= most).all():
             chosen[one] = True
-            wanted, room = wanted - sizes[one], room - taken
+            wanted, most = wanted - sizes[one], most - taken
     if wanted and not chosen.any():  # all families are larger
         chosen[sizes.argmin()] = True
     return np.asarray(chosen[families])

@@ -17,11 +17,11 @@ from sparsegp.data import Table
 from sparsegp.errors import Interrupted, NumericalError, SettingsError, SparseGPError, StoreError
 from sparsegp.fields import Setting, declared
 from sparsegp.fit.prepare import Prepared, columns_of, prepare
+from sparsegp.free_memory import require_memory
 from sparsegp.interrupt import StopRequest
 from sparsegp.model import Model
 from sparsegp.progress import Progress, Recorded
 from sparsegp.report import progress_for
-from sparsegp.room import require_room
 from sparsegp.runtime import Runtime, Where, open_runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.state import MAX_MAGNITUDE, require_numbers, to_arrays
@@ -127,8 +127,8 @@ class Run(ABC, Generic[R]):
         every = Setting("checkpoint_every", int, None, optional=True, least=1)
         self.checkpoint_every = every.checked(self.checkpoint_every)
         if isinstance(rows, Table):
-            room = partial(self.require_room, rows, held_out)
-            rows = prepare(rows, held_out, self.settings, self.runtime, room)
+            check = partial(self.require_memory, rows, held_out)
+            rows = prepare(rows, held_out, self.settings, self.runtime, check)
         self.data = rows
         self.settings = self.settings.for_columns(columns_of(rows.train))
         self.progress = self._recorded = Recorded(self.progress)
@@ -188,9 +188,9 @@ class Run(ABC, Generic[R]):
                     "another `out`"
                 ) from error
 
-    def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
+    def require_memory(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Raise SettingsError if the run would not fit into memory."""
-        require_room(rows, held_out, n_classes, self.settings, self.runtime)
+        require_memory(rows, held_out, n_classes, self.settings, self.runtime)
 
     def identity(self) -> dict[str, dict[str, Any]]:
         """Return settings and identity of the data, which must be the same to resume the run."""

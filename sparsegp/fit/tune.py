@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp import memory, room
+from sparsegp import free_memory, memory
 from sparsegp.data import Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
@@ -209,7 +209,7 @@ class Tuning(Run[Tuned]):
         self.outcomes: dict[Trial, Outcome] = {}  # of finished trials, without their kernels
         self.choice: dict[str, Any] | None = None  # once the search is finished
 
-    def require_room(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
+    def require_memory(self, rows: Table, held_out: Table | None, n_classes: int) -> None:
         """Check nothing: trials only use part of the rows."""
 
     def identity(self) -> dict[str, dict[str, Any]]:
@@ -276,7 +276,7 @@ class Tuning(Run[Tuned]):
             if d > n - settings.n_validation(n):
                 return False
             shape = memory.shape_of(rows, None, n_classes, settings, self.runtime)
-            return not room.shortage(shape, room.rooms_of(shape, self.runtime))
+            return not free_memory.shortage(shape, free_memory.free_memory_of(shape, self.runtime))
 
         return [d for d in plan.ACTIVE_SIZES if fits(d)] if self.settings.n_active is None else []
 

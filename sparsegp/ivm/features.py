@@ -36,11 +36,11 @@ def gram(
     and then summed exactly.
     """
     n_tiles, d, tile = stub[0].shape
-    total, room = np.zeros((len(stub), d, d)), np.empty(d * unit * tile, stub[0].dtype)
+    total, buffer = np.zeros((len(stub), d, d)), np.empty(d * unit * tile, stub[0].dtype)
     for start in range(0, n_tiles, unit):
         dropped = ~counts[start * tile : (start + unit) * tile]
         for c, M in enumerate(stub):
-            flat = room[: d * len(dropped)].reshape(d, -1)  # memory reused by every group
+            flat = buffer[: d * len(dropped)].reshape(d, -1)  # memory reused by every group
             flat.reshape(d, -1, tile)[:] = M[start : start + unit].transpose(1, 0, 2)
             flat[:, dropped] = 0.0
             if weights is not None:

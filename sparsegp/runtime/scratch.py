@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparsegp.errors import StoreError, size
 
 MIN_SCRATCH_BYTES = 1 << 20
-"""Number of bytes for which a scratch directory must have room."""
+"""Number of bytes for which a scratch directory must have space."""
 
 
 def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -45,6 +45,6 @@ def zeros_in_file(directory: str, shape: tuple[int, ...], dtype: DTypeLike) -> N
         ) from error
 
 
-def require_room_in(directory: str, _: object = None) -> None:
+def require_space(directory: str, _: object = None) -> None:
     """Raise a `StoreError` if a directory cannot hold files; runs as a task in any process."""
     zeros_in_file(directory, (MIN_SCRATCH_BYTES,), np.uint8)

@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 
 import sparsegp
 from sparsegp.cli.train import summary
-from sparsegp.room import Room
+from sparsegp.free_memory import FreeMemory
 from sparsegp.store import folder_of
 from tests.data.files import untouched
 from tests.data.test_virtual import pictures
@@ -226,11 +226,11 @@ class TestEstimate:
         assert re.search("roughly .* s here with 1000 active rows, .* s with 2000, and", text)
 
     def test_what_would_fit(self, files, monkeypatch):
-        room = Room("this process", "here", 10**6)
-        monkeypatch.setattr("sparsegp.room.room", lambda: room)
+        free = FreeMemory("this process", "here", 10**6)
+        monkeypatch.setattr("sparsegp.free_memory.free_memory", lambda: free)
         text = invoke("estimate", files / "pair.npz", "--kernel", "auto").stdout
         assert "no number of active rows would fit" in text
-        room = Room("this process", "here", 3 * 10**6)
+        free = FreeMemory("this process", "here", 3 * 10**6)
         monkeypatch.setattr("sparsegp.memory.PROCESS", 0)
         text = invoke("estimate", files / "pair.npz", "--threads", 1).stdout
         assert "would fit" in text

@@ -59,7 +59,7 @@ def test_rare_levels_have_codes_of_their_own(frame):
     ("limits", "most"),
     [({}, INDICATED), ({"COLUMNS": 90}, 45), ({"VALUES": 3000 * 80}, 40), ({"VALUES": 1}, CODED)],
 )
-def test_levels_share_the_room_for_columns(limits, most, monkeypatch):
+def test_levels_share_the_columns(limits, most, monkeypatch):
     """It is that of all categories with many levels; the others are coded."""
     for name, value in limits.items():
         monkeypatch.setattr(kinds, name, value)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from dask.delayed import delayed
 
-from sparsegp.room import room
+from sparsegp.free_memory import free_memory
 from sparsegp.runtime.threads import ThreadRuntime
 from tests.processes import wait_until
 from tests.runtime.blocks import Tally, nap_and_note, parts, raise_on, scaled
@@ -88,17 +88,17 @@ def test_a_runtime_stays_in_its_process(runtime):
 
 
 def test_workers_share_the_blocks_evenly(runtime):
-    """Each has a thread of BLAS and a room of its own."""
+    """Each has a thread of BLAS and free memory of its own."""
     runtime.build(Tally, parts(5))
     for threads in runtime.map_blocks("blas_threads"):
         assert set(threads) == {1}
-    shares, rooms = Counter(runtime.map_blocks("process")), runtime.run_in_workers(room)
+    shares, found = Counter(runtime.map_blocks("process")), runtime.run_in_workers(free_memory)
     here = isinstance(runtime, ThreadRuntime)
     assert len(shares) == (1 if here else runtime.n_workers)
     assert max(shares.values()) - min(shares.values()) <= 1
     assert (os.getpid() in shares) == here
-    assert len({room.process for room in rooms}) == len(rooms) == (0 if here else len(shares))
-    assert all(min(room.shared, room.own) > 0 for room in rooms)
+    assert len({each.process for each in found}) == len(found) == (0 if here else len(shares))
+    assert all(min(each.shared, each.own) > 0 for each in found)
 
 
 def test_every_task_is_answered_once(runtime):

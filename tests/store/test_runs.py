@@ -179,7 +179,7 @@ def test_what_another_process_writes_while_it_holds_the_lock(begin, place, monke
 
 
 @pytest.mark.parametrize("place", ["directory"], indirect=True)  # of which stores have none
-def test_nothing_is_deleted_where_the_search_has_no_room(begin, place):
+def test_nothing_is_deleted_where_memory_does_not_suffice(begin, place):
     begin().close()
     put(folder_of(place), "tuning", b"a file")
     with pytest.raises(StoreError, match="tuning must be a directory"):

@@ -26,8 +26,8 @@ CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in
 """Files with the memory limit of a container, for versions 2 and 1 of Linux control groups."""
 
 
-class Room(NamedTuple):
-    """Bytes available to a process: `own` by its limits, `shared` with others on its machine."""
+class FreeMemory(NamedTuple):
+    """Bytes free for a process: `own` by its limits, `shared` with others on its machine."""
 
     process: str
     machine: str
@@ -35,8 +35,8 @@ class Room(NamedTuple):
     own: int = 1 << 60
 
 
-def room(dask_worker: Any = None) -> Room:
-    """Return the memory available to this process; on a worker, Dask passes `dask_worker`."""
+def free_memory(dask_worker: Any = None) -> FreeMemory:
+    """Return the memory that is free for this process; on a worker, Dask passes `dask_worker`."""
     import psutil  # type: ignore[import-untyped] # noqa: PLC0415 - needed only here
 
     used, process, own = psutil.Process().memory_info(), "this process", [1 << 60]
@@ -51,17 +51,17 @@ def room(dask_worker: Any = None) -> Room:
         process, manager = f"worker {dask_worker.address}", dask_worker.memory_manager
         if manager.memory_limit:
             own.append(int((manager.memory_pause_fraction or 1) * manager.memory_limit) - used.rss)
-    return Room(process, socket.gethostname(), max(shared, 0), max(min(own), 0))
+    return FreeMemory(process, socket.gethostname(), max(shared, 0), max(min(own), 0))
 
 
-def rooms_of(shape: Shape, runtime: Runtime) -> list[Room]:
-    """Return the room of the driver and of each worker; an empty list if the run is small."""
+def free_memory_of(shape: Shape, runtime: Runtime) -> list[FreeMemory]:
+    """Return the free memory of the driver and of each worker; none of them if the run is small."""
     if estimate(shape)["total_bytes"] <= MARGIN * PROCESS * (1 + shape.n_workers) + UNCHECKED_BYTES:
         return []
-    return [room(), *runtime.run_in_workers(room)]
+    return [free_memory(), *runtime.run_in_workers(free_memory)]
 
 
-def require_room(
+def require_memory(
     rows: Table,
     held_out: Table | None,
     n_classes: int,
@@ -71,38 +71,38 @@ def require_room(
 ) -> None:
     """Raise a SettingsError if a run on a table cannot fit; see `shape_of` and `check`."""
     shape = shape_of(rows, held_out, n_classes, settings, runtime, **more)
-    check(shape, rooms_of(shape, runtime))
+    check(shape, free_memory_of(shape, runtime))
 
 
-def check(shape: Shape, rooms: Sequence[Room]) -> None:
-    """Raise an error if a run cannot fit into memory (`rooms_of`), and warn if it may not.
+def check(shape: Shape, available: Sequence[FreeMemory]) -> None:
+    """Raise an error if a run cannot fit into memory (`free_memory_of`), and warn if it may not.
 
     Raises
     ------
     SettingsError
         If it cannot fit; the message names settings that would make it fit.
     """
-    if lacking := shortage(shape, rooms):
-        found = remedies(shape, lambda other: not shortage(other, rooms))
+    if lacking := shortage(shape, available):
+        found = remedies(shape, lambda other: not shortage(other, available))
         advice = f"what would fit: {', or '.join(found)}" if found else "take fewer rows"
-        if surely := shortage(shape, rooms, CERTAIN_SHARE):
+        if surely := shortage(shape, available, CERTAIN_SHARE):
             raise SettingsError(f"this run takes {surely}; {advice}")
         logger.warning("this run may take %s; %s", lacking, advice)
 
 
-def shortage(shape: Shape, rooms: Sequence[Room], share: float = 1.0) -> str:
+def shortage(shape: Shape, available: Sequence[FreeMemory], share: float = 1.0) -> str:
     """Describe the memory that is lacking for a share of the estimate; "" if none is."""
     found = estimate(shape)
     worker, started = found.get("worker_bytes", 0), int(MARGIN * PROCESS)
     driver = found["total_bytes"] - shape.n_workers * worker - shape.source_bytes
     needs = [max(int(share * (need - started)), 0) for need in (driver, worker)]
-    growth = [(room, needs[i > 0]) for i, room in enumerate(rooms)]
-    for room, need in growth:
-        if need > room.own:
-            return f"{size(need)} more memory in {room.process}, which may have {size(room.own)}"
-    for machine in {room.machine: None for room in rooms}:
-        need = sum(need for room, need in growth if room.machine == machine)
-        free = min(room.shared for room in rooms if room.machine == machine)
+    growth = [(each, needs[i > 0]) for i, each in enumerate(available)]
+    for each, need in growth:
+        if need > each.own:
+            return f"{size(need)} more memory in {each.process}, which may have {size(each.own)}"
+    for machine in {each.machine: None for each in available}:
+        need = sum(need for each, need in growth if each.machine == machine)
+        free = min(each.shared for each in available if each.machine == machine)
         if need > free:
             return f"{size(need)} more memory on {machine}, where {size(free)} are free"
     return ""
