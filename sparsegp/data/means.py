@@ -19,7 +19,8 @@ from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import CODE_PARTS, FOLDS, MEAN, Column
 from sparsegp.data.encoding import Encoding
 from sparsegp.data.frames import Frame, frame_names, require_distinct
-from sparsegp.data.labels import Numbers, encode, plain_text
+from sparsegp.data.labels import encode, plain_text
+from sparsegp.data.targets import Numbers
 from sparsegp.types import Booleans, Doubles, Integers, Labels
 
 MANY_LEVELS, MANY_OF_NUMBERS, MOST_CLASSES = 100, 1000, 16

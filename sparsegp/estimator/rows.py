@@ -11,7 +11,8 @@ from sparsegp.data import table_from_frame
 from sparsegp.data.blocks import of_known_sizes
 from sparsegp.data.encoding import encoding_for
 from sparsegp.data.frames import as_pandas, frame_names, is_frame, listed, require_distinct
-from sparsegp.data.labels import as_numbers, refuse_missing
+from sparsegp.data.labels import refuse_missing
+from sparsegp.data.targets import as_numbers
 from sparsegp.errors import DataError
 from sparsegp.types import Integers
 

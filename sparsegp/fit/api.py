@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data import Table, as_table, table_of, warn_of_numbers
-from sparsegp.data.labels import as_numbers
+from sparsegp.data.targets import as_numbers
 from sparsegp.fields import path_text
 from sparsegp.fit.blocks import BLOCK_ROWS
 from sparsegp.fit.dense import DenseRun

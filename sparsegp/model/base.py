@@ -11,8 +11,8 @@ import numpy as np
 
 from sparsegp import store
 from sparsegp.data.encoding import Encoding
-from sparsegp.data.labels import Numbers
 from sparsegp.data.scaling import Scaling
+from sparsegp.data.targets import Numbers
 from sparsegp.dense import Component
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.kernels import Kernel, relevances

@@ -333,3 +333,18 @@ class TestStore:
         assert told("inspect", run)["state"] == "tuned, not trained"
         other = invoke(*command, "--seed", 1, code=2)  # a finished search stands for its settings
         assert "seed was 0 and is now 1" in other.stderr
+
+
+@pytest.mark.parametrize(
+    "labels", [["-1", "+1", "none"], ["1.0", "2.0", "2.x"], ["1_1", "1_2", "x"]]
+)
+def test_labels_of_another_file_are_read_as_those_of_the_training_rows(labels, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=90)
+    rows = [f"{value:.3f},{labels[int(np.digitize(value, [-0.5, 0.5]))]}" for value in x]
+    few = [row for row in rows if not row.endswith(labels[2])]  # these alone would be numbers
+    for name, lines in {"all.csv": rows, "few.csv": few}.items():
+        (tmp_path / name).write_text("\n".join(["a,y", *lines]) + "\n")
+    data, test, out = tmp_path / "all.csv", tmp_path / "few.csv", tmp_path / "run"
+    record = told("train", data, "--test", test, "--kernel", "9*rbf", "--out", out)
+    assert told("evaluate", out, test)["error"] == record["error"] < 0.2

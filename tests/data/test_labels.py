@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from sparsegp.data import Numbers, encode, encode_with, table_from_arrays, warn_of_numbers
-from sparsegp.data.labels import as_numbers, labels_from_text
+from sparsegp.data.labels import labels_from_text
+from sparsegp.data.targets import as_numbers
 from sparsegp.errors import DataError
 
 KINDS = {
@@ -172,3 +173,13 @@ def test_words_that_differ_only_in_case_or_spaces_raise_a_warning(caplog):
     replace(table, classes=table.codes()[0]).codes()
     (message,) = caplog.messages
     assert "case or spaces, each a class: 'POS ', 'Pos', 'pos'; write them alike" in message
+
+
+@pytest.mark.parametrize("texts", [["1_1", "11", "2_3"], ["\uff11", "1"], ["\u0663", "3"]])
+def test_only_plain_digits_are_numbers(texts):
+    assert labels_from_text(texts, "y").tolist() == texts
+
+
+def test_whole_numbers_are_the_same_however_they_are_written():
+    found, unseen = encode_with(np.array([0, 1, 8]), np.array(["8.0", "08", "0.0", "1e0", "x"]))
+    assert (found.tolist(), unseen) == ([2, 2, 0, 1, -1], ["x"])
