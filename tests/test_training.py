@@ -317,8 +317,9 @@ def test_a_class_of_a_single_row_raises_a_warning(caplog):
     y = np.where(X[:, 0] > 0.0, "yes", "no").astype(object)
     y[7] = "Maybe"
     how = {"kernel": "10*rbf", "n_active": 20}
-    sparsegp.train(X, y, **how)
-    assert "X has classes of a single row: Maybe; correct them if" in caplog.text
-    caplog.clear()
+    for class_weight in ("", "balanced"):
+        sparsegp.train(X, y, class_weight=class_weight, **how)
+        assert "X has classes of a single row: Maybe; correct them if" in caplog.text
+        caplog.clear()
     sparsegp.train(X, y, sample_weight=np.where(y == "Maybe", 3.0, 1.0), **how)
     assert "single row" not in caplog.text

@@ -18,7 +18,7 @@ from sparsegp.data import Table, open_dataset, summarise, without_weights
 from sparsegp.data.column import NUMBERS, UNTYPED
 from sparsegp.data.frames import Frame
 from sparsegp.data.labels import plain_text
-from sparsegp.data.numerals import form_of, is_numeral
+from sparsegp.data.numerals import form_of
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import layout_of, rows_of
 from sparsegp.data.storage import unpacked
@@ -48,7 +48,11 @@ def require_apart(out: str, run: str) -> None:
 
 
 def training_tables(
-    data: str, test: str | None = None, weight_column: str | None = None, **columns: Any
+    data: str,
+    test: str | None = None,
+    weight_column: str | None = None,
+    is_regression: bool = False,
+    **columns: Any,
 ) -> tuple[Table, Table | None]:
     """Return the training table and, if there is one, the test table."""
     dataset = open_dataset(data, weight=weight_column, **columns)
@@ -57,9 +61,8 @@ def training_tables(
         known: dict[str, Any] = {"names": train.names, "known": train.label}
         if frame is not None:
             known["known_kinds"] = kinds_of_words(frame, train.kinds or {})
-        if train.y is not None and train.y.dtype.kind == "U":
-            labels = np.unique(train.y).tolist()
-            known["known_labels"] = () if all(map(is_numeral, labels)) else labels  # of classes
+        if train.y is not None and train.y.dtype.kind == "U" and not is_regression:
+            known["known_labels"] = np.unique(train.y).tolist()
         other = open_dataset(test, **known, **columns)
         held_out = other.test or other.train
     if weight_column is not None:

@@ -70,7 +70,7 @@ def train(data: str, quiet: bool, as_json: bool, **options: Any) -> None:
         if options["virtual"] is not None:
             tables.require_apart(out, options["virtual"])
         progress.begin("read")
-        columns = shared.given(options, shared.COLUMNS)
+        columns = shared.given(options, shared.COLUMNS) | {"is_regression": settings.is_regression}
         table, held_out = tables.training_tables(data, options["test"], **columns)
         table = enlarge(table)
         if options["task"] is None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsegp.data.frames import listed
 from sparsegp.errors import DataError, quoted
-from sparsegp.types import Integers, Labels
+from sparsegp.types import Doubles, Integers, Labels
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +88,18 @@ def warn_of_alike(classes: Labels, source: str) -> None:
     if alike := [", ".join(group) for group in groups.values() if len(group) > 1]:
         said = "%s has labels that differ only in case or spaces, each a class: %s; %s"
         logger.warning(said, source, "; ".join(alike[:FEW]), "write them alike if they are one")
+
+
+def warn_of_single_rows(classes: Labels, codes: Integers, counts: Doubles, source: str) -> None:
+    """Warn of classes (K,) of a single row, if there are many rows for each class on average.
+
+    The codes (n,) are those of the rows, each of which counts as so many rows (n,).
+    """
+    rows, weights = (np.bincount(codes, w, len(classes)) for w in (None, counts))
+    few = classes[(rows == 1) & (weights <= 1.0)]
+    if len(few) and len(codes) >= ROWS_PER_CLASS * len(classes):
+        said = "%s has classes of a single row: %s; correct them if they are misspelt"
+        logger.warning(said, source, listed(few.tolist()))
 
 
 def encode_with(

@@ -18,6 +18,7 @@ from sparsegp.data import (
     Summary,
     Table,
     effective_rows,
+    encode,
     known_codes,
     scaling_for,
     summarise,
@@ -25,8 +26,7 @@ from sparsegp.data import (
 from sparsegp.data.blocks import compute_each
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, MEAN, MISSING, RARE, YEAR
 from sparsegp.data.copies import rank_in_group
-from sparsegp.data.frames import listed
-from sparsegp.data.labels import ROWS_PER_CLASS
+from sparsegp.data.labels import warn_of_single_rows
 from sparsegp.data.table import MIN_IDS
 from sparsegp.errors import SettingsError
 from sparsegp.kernels import ColumnNames
@@ -166,6 +166,8 @@ def prepare(
             said = "%s has fewer than %d ids or groups, too few to heed when rows are held out"
             logger.warning(said, train.source, MIN_IDS)
     n_given = count_original_rows(train)
+    if not settings.is_regression:  # before copies are merged and classes are weighted
+        warn_of_single_rows(*train.codes(), train.counts, train.source)
     class_weight = getattr(settings, "class_weight", "")
     if settings.supports_weights:
         n, has_weights = len(train.X), train.weights is not None or bool(class_weight)
@@ -182,12 +184,7 @@ def prepare(
     numbers = Numbers.of(train.y, train.source) if settings.is_regression else None
     target: Any
     if numbers is None:
-        classes, target = train.codes()
-        rows, weights = (np.bincount(target, w, len(classes)) for w in (None, train.counts))
-        few = classes[(rows == 1) & (weights <= 1.0)]
-        if len(few) and len(target) >= ROWS_PER_CLASS * len(classes):
-            said = "%s has classes of a single row: %s; correct them if they are misspelt"
-            logger.warning(said, train.source, listed(few.tolist()))
+        classes, target = encode(train.y, train.source, train.classes)
     else:
         classes, target = np.empty(0), numbers.encode(train.y, train.source)
     check(len(classes))

@@ -21,6 +21,7 @@ import numpy as np
 
 from sparsegp.blas import single_threaded_blas
 from sparsegp.data import (
+    Summary,
     Table,
     as_numbers,
     as_table,
@@ -39,6 +40,7 @@ from sparsegp.fit.prepare import Prepared, count_original_rows, prepare, warn_of
 from sparsegp.fit.run import RunOptions
 from sparsegp.fit.training import MAX_DRAWN, Training
 from sparsegp.model import SparseModel
+from sparsegp.model.rows import EXAMINED, warn_of_far_values
 from sparsegp.posterior.past import PastRows, mean_curvature
 from sparsegp.posterior.removal import metrics, rows_to_remove
 from sparsegp.runtime import Runtime
@@ -50,6 +52,9 @@ logger = logging.getLogger(__name__)
 FEW_ROWS = 300
 """Number of rows below which the calibration of a model is too uncertain to be kept by later
 updates."""
+LATER = 0.05
+"""How much later than those of the active rows dates of new rows must be for a warning, in units of
+the time between these."""
 
 
 def update(
@@ -111,6 +116,8 @@ def update(
     # one thread, for the same bits on any number of processors
     with single_threaded_blas(), run.opened() as where:
         where["store"] = store
+        first = new.X[:EXAMINED].compute(scheduler=where["runtime"].scheduler())
+        warn_of_far_values(first, model)
         if before is None:
             return _fit_with_summary(model, new, n_active, where).fit()
         return _fit_with_old_rows(model, before, new, n_active, where).fit()
@@ -211,10 +218,7 @@ def _fit_with_summary(
             " give them too, or train again with all rows, if predictions matter",
             data.first_row,
         )
-    columns = () if model.encoding is None else model.encoding.columns
-    if timed := [column.name for column in columns if TIME in column.parts]:
-        said = "if new rows have later dates in %s, give the old rows too, or train without dates"
-        logger.warning(said, listed(timed))
+    _warn_of_later_dates(model, data.summary)
     kept, size = _kept(model, data.first_weight, float(data.train.counts.sum()), n_active, n)
     settings = _settings(model, size, **changed)
     past = PastRows(
@@ -226,6 +230,18 @@ def _fit_with_summary(
         shares=model.shares,
     )
     return Training(data, settings, past=past, **where)
+
+
+def _warn_of_later_dates(model: SparseModel, summary: Summary) -> None:
+    """Warn if new rows have dates later than those of the active rows."""
+    if model.encoding is None or model.names is None or model.scaling.mixing is not None:
+        return
+    low, high, _ = model.training_range
+    is_later = model.scaling.apply(summary.high[np.newaxis])[0] > high + LATER * (high - low)
+    timed = [each.name for each in model.encoding.columns if TIME in each.parts]
+    if later := [each for each in timed if is_later[model.names.index(f"{each}{TIME}")]]:
+        said = "new rows have later dates in %s: give the old rows too, or train without dates"
+        logger.warning(said, listed(later))
 
 
 def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:

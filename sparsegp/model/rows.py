@@ -72,7 +72,7 @@ def _predict(x: Any, model: "Model", method: str) -> Doubles:
             f"in row {row}, column {column}"
         )
     with single_threaded_blas(), np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        _warn_of_far_values(x[:EXAMINED], model)
+        warn_of_far_values(x[:EXAMINED], model)
         rows = x if len(x) else np.zeros((1, model.n_features))
         values: Doubles = getattr(model, method)(rows)[: len(x)]
     bad = np.isnan(values) | (values == np.inf)  # the logarithm of a probability may be -inf
@@ -84,7 +84,7 @@ def _predict(x: Any, model: "Model", method: str) -> Doubles:
     return values
 
 
-def _warn_of_far_values(x: Any, model: "Model") -> None:
+def warn_of_far_values(x: Any, model: "Model") -> None:
     """Warn, once for each column, if many values are far outside those of the stored rows."""
     if len(x) < LEAST or len(model.rows) < STORED or model.scaling.mixing is not None:
         return

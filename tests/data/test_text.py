@@ -415,6 +415,23 @@ def test_a_named_column_that_numbers_the_rows(name, numbers, is_told, warned):
     assert not warned(table, kinds={name: "number"})
 
 
+@pytest.mark.parametrize("numbers", [np.arange(60) * 7 % 60 * 9, -np.arange(60) - 2**62])
+def test_a_first_column_without_a_name_numbers_the_rows(numbers, warned):
+    """As an index that was written, even if the rows are some of many, or shuffled."""
+    table = ROWS.copy()
+    table.insert(0, "", numbers)
+    assert "numbers its rows in the input 'unnamed 0'" in warned(table)
+    repeated = warned(table.assign(**{"": numbers // 100 * 100}))
+    assert "numbers its rows" not in repeated
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_span_all_integers_do_not_number_the_rows(warned):
+    many = pd.DataFrame({"a": np.linspace(-1, 1, 300) * 2**52, "y": np.arange(300) % 2})
+    many["a"] = many["a"].astype(int) * 2**11
+    assert "numbers its rows" not in warned(many)
+
+
 def test_distinct_numbers_in_a_small_range_number_the_rows(warned):
     many = pd.DataFrame({"a": np.arange(300) % 9, "paid": np.arange(300) * 7 % 300 + 1000})
     many["y"] = np.arange(300) % 2
@@ -723,3 +740,24 @@ def test_names_and_words_with_a_comma_are_in_quotes(read, tmp_path):
     shown = invoke("inspect", tmp_path / "run").output
     assert re.search("^columns +3, encoded as 4$", shown, re.M)
     assert '"Rome, Italy" (40), "Paris, France" (20)' in shown
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("names", [range(4), range(1, 5)])
+def test_column_numbers_are_a_header(names, index, read, caplog):
+    """As pandas writes an array."""
+    values = np.random.default_rng(0).normal(size=(30, 3)).round(3)
+    table = pd.DataFrame(
+        np.column_stack([values, values[:, 0] > 0.0]).astype(object), columns=names
+    )
+    found = read(table.to_csv(index=index))
+    assert len(found.X) == 30
+    assert found.label == str(names[-1])
+    assert "is taken for the header" in caplog.text
+    assert ("numbers its rows" in caplog.text) == index
+
+
+def test_small_whole_numbers_are_no_column_numbers(read):
+    rows = np.random.default_rng(0).integers(0, 4, size=(30, 4))
+    rows[0] = range(4)
+    assert len(read("".join("{},{},{},{}\n".format(*row) for row in rows)).X) == 30

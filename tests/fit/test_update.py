@@ -71,8 +71,18 @@ def test_an_update_of_a_model_with_dates_warns(caplog):
     model = sparsegp.train(*old, kernel=KERNEL, n_active=40)
     sparsegp.update(model, *new, old=old)
     assert not caplog.messages
+    sparsegp.update(model, frame[100:400], y[100:400])
+    assert not caplog.messages  # no later dates
     sparsegp.update(model, *new)
-    assert "if new rows have later dates in on, give the old rows too" in caplog.text
+    assert "new rows have later dates in on: give the old rows too" in caplog.text
+
+
+@pytest.mark.parametrize("old", [OLD, None])
+def test_an_update_warns_of_other_units(old, caplog):
+    model = sparsegp.train(*OLD, kernel=KERNEL, n_active=60)
+    assert not caplog.messages
+    sparsegp.update(model, NEW[0] * 1000, NEW[1], old=old)
+    assert "values far outside those of training" in caplog.text
 
 
 @pytest.mark.parametrize("old", [OLD, None])

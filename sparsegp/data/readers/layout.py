@@ -29,6 +29,8 @@ DELIMITER_NAMES = {"\\t": "\t", "tab": "\t", "space": SPACE}
 """Delimiters that are detected, in order of preference, before white space; names for some."""
 MIN_STEPS = 10
 """Minimum number of columns of a scale whose steps, such as wavelengths, are column names."""
+MIN_NUMBERED = 3
+"""Minimum number of columns whose names may be their numbers, if no other field is a name."""
 DASHES = frozenset(("-", "--", "---", "\N{EN DASH}", "\N{EM DASH}"))
 MISSING = DASHES.union(
     ("", "NA", "N/A", "n/a", "n.a.", "#N/A", "<NA>", "nan", "NaN", "NAN", "null", "NULL", "None"),
@@ -270,9 +272,10 @@ def number(decimal: str) -> re.Pattern[str]:
 def _is_header(
     first: Sequence[str], rest: Sequence[Sequence[str]], decimal: str, name: str
 ) -> bool:
-    """Return whether the first row is a header: its fields are unlike those below.
+    """Return whether the first row is a header: its fields are unlike those below, or numbers.
 
-    It is an error if some are unlike those below, but at least as many are like them.
+    These are column numbers, or steps. It is an error if some fields are unlike those below, but at
+    least as many are like them.
     """
     tests = (number(decimal).fullmatch, DATE.fullmatch)
     if not rest:
@@ -291,10 +294,12 @@ def _is_header(
             unsure.append(place)
     odd = unlike + new + unsure
     numbered = bool(odd) and _are_steps(first, rest, odd, decimal)
-    if len(odd) == 1 and not unsure:
-        numbers = [field for place, field in enumerate(first) if place not in odd]
-        n = len(numbers)
-        numbered |= numbers in ([*map(str, range(n))], [*map(str, range(1, n + 1))])
+    numbers = [field for place, field in enumerate(first) if field and place not in odd]
+    n, below = len(numbers), [field.strip() for row in rest for field in row]
+    if numbers and numbers in ([*map(str, range(n))], [*map(str, range(1, n + 1))]):
+        are_values = 2 * sum(field in numbers for field in below) >= len(below)
+        numbered |= len(odd) == 1 and not unsure
+        numbered |= not odd and n >= MIN_NUMBERED and not are_values  # as pandas writes an array
     if 0 < len(unlike) <= len(alike) and not numbered:
         raise DataError(
             f"{name}, line 1: {listed([repr(first[place]) for place in unlike])} is unlike what is "

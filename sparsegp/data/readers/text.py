@@ -87,18 +87,16 @@ def read_text(name: str, columns: Columns) -> Dataset:
 def numbers_rows(values: Any, name: str, place: int) -> bool:
     """Return whether a column looks like row numbers: whole numbers, no two of them the same.
 
-    A name such as `id` suffices, or a range in which so many numbers would hardly be distinct by
-    chance; else it must be the first column and ascend, without gaps from 0 or 1 if it has a name.
+    A name such as `id` suffices, none in the first column, as of an index that was written too, or
+    a range in which so many numbers would hardly be distinct by chance; else it must be the first
+    column and ascend from 0 or 1 without gaps.
     """
     if values.dtype.kind != "i" or len(values) < 2 or not values.is_unique:
         return False
-    is_dense = values.max() - values.min() < 2 * len(values) and len(values) >= MIN_NUMBERED
-    if ID.fullmatch(name) or is_dense:
+    is_dense = int(values.max()) - int(values.min()) < 2 * len(values)
+    if ID.fullmatch(name) or name == f"{UNNAMED}0" or (is_dense and len(values) >= MIN_NUMBERED):
         return True
-    steps = values.diff()[1:]
-    if name != f"{UNNAMED}0":
-        return place == 0 and bool((steps == 1).all()) and values.iloc[0] in (0, 1)
-    return bool((steps > 0).all())
+    return place == 0 and bool((values.diff()[1:] == 1).all()) and values.iloc[0] in (0, 1)
 
 
 def look_like_dates(values: Any) -> bool:
