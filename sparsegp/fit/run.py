@@ -158,7 +158,7 @@ class Run(ABC, Generic[R]):
 
     def _close_store(self, _: Any, error: Any, __: Any) -> None:
         if self.store is not None:
-            self.store.close(failed=isinstance(error, SparseGPError))
+            self.store.close(failed=isinstance(error, Exception))
 
     def fit(self) -> R:
         """Run the fit and return its result, which is saved if there is a store.

@@ -37,9 +37,10 @@ def with_a_search(settings: "TrainSettings") -> Iterator[str]:
     usual = type(settings)
     if settings.sites != usual.sites and not settings.learns_noise:
         yield (
-            f"a kernel is chosen by held-out rows for likelihood={usual.likelihood} with "
-            f"sites={usual.sites}, or for gaussian with posterior=all, got likelihood="
-            f"{settings.likelihood} with sites={settings.sites}; give learn=evidence or a `kernel`"
+            f"a kernel is chosen by held-out rows for likelihood={usual.likelihood}, and for "
+            "probit, logistic and gaussian with posterior=all; got likelihood="
+            f"{settings.likelihood} with posterior={settings.posterior} and sites={settings.sites}:"
+            " change these, or give learn=evidence or a `kernel`"
         )
     if settings.kernel_per_class:
         yield "one kernel is chosen by held-out rows for all classes; leave kernel_per_class out"

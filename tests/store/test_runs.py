@@ -11,6 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import sparsegp
 from sparsegp.errors import SettingsError, StoreError
+from sparsegp.progress import Progress
 from sparsegp.store import (
     MODEL,
     Directory,
@@ -109,6 +110,18 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_no_trace(tmp_path):
     sparsegp.train(X, y, method="laplace", kernel="10*rbf", out=tmp_path / "run")
 
 
+def test_neither_does_one_for_which_memory_does_not_suffice(tmp_path):
+    class Full(Progress):
+        def start(self, total, unit, description):
+            raise MemoryError
+
+    X, y, _ = data_for("probit", 60)
+    how = {"kernel": "10*rbf", "out": tmp_path / "run"}
+    with pytest.raises(MemoryError):
+        sparsegp.train(X, y, progress=Full(), **how)
+    assert not {*os.listdir(tmp_path / "run")} - {"lock"}
+
+
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_what_a_search_finds_in_its_way(overwrite, begin, place):
     """Nothing is deleted before it is known that the run can have the folder afterwards."""
@@ -179,7 +192,7 @@ def test_what_another_process_writes_while_it_holds_the_lock(begin, place, monke
 
 
 @pytest.mark.parametrize("place", ["directory"], indirect=True)  # of which stores have none
-def test_nothing_is_deleted_where_memory_does_not_suffice(begin, place):
+def test_nothing_is_deleted_where_a_file_is_in_the_way_of_the_search(begin, place):
     begin().close()
     put(folder_of(place), "tuning", b"a file")
     with pytest.raises(StoreError, match="tuning must be a directory"):
