@@ -80,14 +80,14 @@ class Column:
 
         Training rows, with their `fold` (n,), get the mean labels of the other folds.
         """
-        from sparsegp.data.dates import dates  # noqa: PLC0415 - loads pandas
+        from sparsegp.data.dates import ISO, dates  # noqa: PLC0415 - loads pandas
         from sparsegp.data.values import numbers  # noqa: PLC0415
 
         if self.kind == "category":
             return self._of_places(self.places(series), fold)
         missing = series.isna().to_numpy(bool)
         if self.kind == "date":
-            time, *others = dates(series, self.form).T
+            time, *others = dates(series, self.form or ISO).T
             values = {TIME: np.where(missing, self.fill, time)}
             values[YEAR] = np.where(missing, self.fill, np.floor(time))
             for (name, period), part in zip(CIRCLES.items(), others, strict=True):

@@ -296,6 +296,16 @@ def test_what_a_model_does_not_take_for_numbers(values, dtype):
         real_numbers(rows.astype(str), "T")
 
 
+def test_texts_that_follow_dates_without_a_format_are_read_in_iso_8601():
+    """Rather than as their batch suggests."""
+    encoding = Encoding.learn(pd.DataFrame({"a": DAYS}), "T")
+    rows = pd.DataFrame({"a": DAYS.strftime("%Y-%m-%d")})
+    dates = pd.DataFrame({"a": DAYS})
+    np.testing.assert_array_equal(encoding.apply(rows, "T"), encoding.apply(dates, "T"))
+    with pytest.raises(DataError, match="'13/04/2020' is not a date"):
+        encoding.apply(pd.DataFrame({"a": ["13/04/2020", "03/04/2020"]}), "T")
+
+
 HOURS = pd.Series(pd.date_range("2024-03-01", periods=90, freq="7h"))
 IN_NEW_YORK = HOURS.dt.tz_localize("UTC").dt.tz_convert("America/New_York")
 ZONED = [
