@@ -117,11 +117,11 @@ class EarlyStopped:
     def fit(self, X: Floats, y: Integers) -> Any:
         """Return the model, fitted to the other rows."""
         parting: Any = {"test_size": self.share, "random_state": self.random_state}
-        X, X_aside, y, y_aside = train_test_split(X, y, stratify=y, **parting)
-        aside: dict[str, Any] = {"eval_X": X_aside, "eval_y": y_aside}
+        X, X_valid, y, y_valid = train_test_split(X, y, stratify=y, **parting)
+        validation: dict[str, Any] = {"eval_X": X_valid, "eval_y": y_valid}
         if "eval_X" not in signature(self.model.fit).parameters:
-            aside = {"eval_set": [(X_aside, y_aside)]}
-        return self.model.fit(X, y, **aside)
+            validation = {"eval_set": [(X_valid, y_valid)]}
+        return self.model.fit(X, y, **validation)
 
 
 @dataclass

@@ -124,8 +124,8 @@ def table_for(
         logger.warning("%s has no column %r of weights: all rows count alike", rows.source, weight)
     if learning:  # which encodes and checks rows itself
         if model.id_column is not None and not rows.beside:
-            said = "%s has no column %r of ids: each of its rows is held out on its own"
-            logger.warning(said, rows.source, model.id_column)
+            message = "%s has no column %r of ids: each of its rows is held out on its own"
+            logger.warning(message, rows.source, model.id_column)
         return rows
     rows = rows.encoded_for(model)
     summarise(rows, "threads")

@@ -58,10 +58,10 @@ class Encoding:
     """
 
     columns: tuple[Column, ...]
-    _told: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    _warned_of: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_told": set()}
+        return {**vars(self), "_warned_of": set()}
 
     def __post_init__(self) -> None:
         texts = [each for c in self.columns for each in (c.name, *c.parts, *c.levels, *c.rare)]
@@ -122,17 +122,21 @@ class Encoding:
         if forms := [f"{quote_if_needed(c.name)} ({c.form})" for c in found if c.reading != c.kind]:
             how = ["have codes read as words by `kinds` NAME=category"]
             (remedy,) = with_remedies(how, frame.of_file)
-            said = "%s has text columns that are read as numbers: %s; %s"
-            logger.warning(said, source, join_first(forms, MAX_NAMES), remedy)
+            message = "%s has text columns that are read as numbers: %s; %s"
+            logger.warning(message, source, join_first(forms, MAX_NAMES), remedy)
         if clocks := [quote_if_needed(c.name) for c in found if c.has_no_day]:
-            said = "%s has columns that are read as times of day: %s; convert durations to numbers"
-            logger.warning(said, source, join_first(clocks, MAX_NAMES))
+            message = (
+                "%s has columns that are read as times of day: %s; convert durations to numbers"
+            )
+            logger.warning(message, source, join_first(clocks, MAX_NAMES))
         if mixed := [quote_if_needed(c.name) for c in found if c.zone == "both"]:
-            said = "%s has dates with and without time zones in: %s; the latter are read as in UTC"
-            logger.warning(said, source, join_first(mixed, MAX_NAMES))
+            message = (
+                "%s has dates with and without time zones in: %s; the latter are read as in UTC"
+            )
+            logger.warning(message, source, join_first(mixed, MAX_NAMES))
         doubts = with_remedies([*filter(None, (c.category_warning for c in found))], frame.of_file)
-        if said := "; ".join(doubts):
-            logger.warning("%s has columns taken for categories: %s", source, said)
+        if message := "; ".join(doubts):
+            logger.warning("%s has columns taken for categories: %s", source, message)
         left = [f"{c.name} ({c.note})" for c in columns if c.note]
         if left and not learnt.is_plain:
             logger.warning("columns of %s that are left out: %s", source, ", ".join(left))
@@ -243,14 +247,14 @@ class Encoding:
         """
         frame = as_pandas(frame)
         if not isinstance(frame, Frame) and not hasattr(frame, "dask"):
-            self._warn_of_unseen([self._unseen(frame, source)], source, self._told)
+            self._warn_of_unseen([self._unseen(frame, source)], source, self._warned_of)
             return self._encoded(frame, by_row, folds, source=source)
         frame = Frame.of(frame, source)
         lazy = any(hasattr(part, "dask") for part in frame.parts)
         if frame.of_file or not lazy:
             news = partial(self._unseen, source=source)
             found = compute_each(news, frame.parts) if lazy else [*map(news, frame.parts)]
-            self._warn_of_unseen(found, source, set() if frame.of_file else self._told)
+            self._warn_of_unseen(found, source, set() if frame.of_file else self._warned_of)
         rows = partial(self._encoded, source=source, of_file=frame.of_file)
         return frame.rows(rows, len(self.names), np.float64, folds)
 
@@ -312,8 +316,8 @@ class Encoding:
             found = f"{column.name!r} ({plural(n, 'row')}, {such})"
             levels.append(f"{found} are treated as {treated}")
         if gaps:
-            said = "%s has missing values where training rows had none, which are filled in: %s"
-            logger.warning(said, source, join_first(gaps, MAX_NAMES))
+            message = "%s has missing values where training rows had none, which are filled in: %s"
+            logger.warning(message, source, join_first(gaps, MAX_NAMES))
         if levels:
             logger.warning("%s: unknown values in %s", source, "; in ".join(levels))
 

@@ -88,8 +88,8 @@ def likeness(words: Sequence[str], are_rare: bool = True) -> str:
         if 2 * len(alike) > len(others or words) and 2 * len({*alike, *numbers}) > n:
             is_mixed = bool(others) and (words[0] in numbers or 2 * len(alike) <= n)
             beside = f"numbers or, as {quoted(alike[0])}, " if is_mixed else ""
-            told = _of_commas(words) if what == THOUSANDS else what
-            return _most(words, alike + numbers, beside + told)
+            advice = _of_commas(words) if what == THOUSANDS else what
+            return _most(words, alike + numbers, beside + advice)
     if 0 < 2 * len(others) < n:
         what = f"numbers: give words such as {quoted(others[0])} as `missing` if they stand for "
         return _most(words, numbers, f"{what}missing values")

@@ -86,8 +86,8 @@ def warn_of_alike(classes: Labels, source: str) -> None:
     for each in classes.tolist() if classes.dtype.kind == "U" else ():
         groups.setdefault(" ".join(each.casefold().split()), []).append(repr(each))
     if alike := [", ".join(group) for group in groups.values() if len(group) > 1]:
-        said = "%s has labels that differ only in case or spaces, each a class: %s; %s"
-        logger.warning(said, source, "; ".join(alike[:FEW]), "write them alike if they are one")
+        message = "%s has labels that differ only in case or spaces, each a class: %s; %s"
+        logger.warning(message, source, "; ".join(alike[:FEW]), "write them alike if they are one")
 
 
 def warn_of_single_rows(classes: Labels, codes: Integers, counts: Doubles, source: str) -> None:
@@ -98,8 +98,8 @@ def warn_of_single_rows(classes: Labels, codes: Integers, counts: Doubles, sourc
     rows, weights = (np.bincount(codes, w, len(classes)) for w in (None, counts))
     few = classes[(rows == 1) & (weights <= 1.0)]
     if len(few) and len(codes) >= ROWS_PER_CLASS * len(classes):
-        said = "%s has classes of a single row: %s; correct them if they are misspelt"
-        logger.warning(said, source, listed(few.tolist()))
+        message = "%s has classes of a single row: %s; correct them if they are misspelt"
+        logger.warning(message, source, listed(few.tolist()))
 
 
 def encode_with(
@@ -153,8 +153,8 @@ def known_codes(
                 f"labels of {source} must be among {listed(classes.tolist())}, found none of them "
                 f"but {found}; give their `label_column`, or a model of them"
             )
-        said = "%s has labels that the model does not know: %s; they count as errors"
-        logger.warning(said, source, found)
+        message = "%s has labels that the model does not know: %s; they count as errors"
+        logger.warning(message, source, found)
     return codes, unseen
 
 

@@ -162,6 +162,6 @@ def _warn_of_skew(y: Labels | None, source: str) -> None:
     values = as_numbers(y, source)
     has_tail = values.std() > values.mean() and np.median(values) < 0.8 * values.mean()
     if values.min() >= 0.0 and has_tail and len(np.unique(values)) > 2:
-        said = "labels of %s are positive or zero, and most are far below the largest; %s"
+        message = "labels of %s are positive or zero, and most are far below the largest; %s"
         remedy = "if errors grow with them, learn their logarithms (of 1 + y if some are zero)"
-        logger.warning(said, source, remedy)
+        logger.warning(message, source, remedy)

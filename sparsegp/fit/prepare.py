@@ -163,8 +163,8 @@ def prepare(
     train = train.learnt(scheduler, settings.is_regression)
     for ids in train.beside.values():
         if len(ids) > (n_ids := len(np.unique(ids))) and n_ids < MIN_IDS:
-            said = "%s has fewer than %d ids or groups, too few to heed when rows are held out"
-            logger.warning(said, train.source, MIN_IDS)
+            message = "%s has fewer than %d ids or groups, too few to heed when rows are held out"
+            logger.warning(message, train.source, MIN_IDS)
     n_given = count_original_rows(train)
     if not settings.is_regression:  # before copies are merged and classes are weighted
         warn_of_single_rows(*train.codes(), train.counts, train.source)
@@ -173,8 +173,8 @@ def prepare(
         n, has_weights = len(train.X), train.weights is not None or bool(class_weight)
         train = effective_rows(train, class_weight, scheduler, settings.is_regression)
         if (n_merged := n - len(train.X)) > MANY_COPIES * n and not has_weights:
-            said = "%d of %d rows of %s have the inputs and the label of others: %s"
-            logger.warning(said, n_merged, n, train.source, "they are merged as copies")
+            message = "%d of %d rows of %s have the inputs and the label of others: %s"
+            logger.warning(message, n_merged, n, train.source, "they are merged as copies")
         warn_of_unlike(train.weights, settings.to_json()["precision"])
     elif train.weights is not None or class_weight:
         raise SettingsError(
@@ -250,8 +250,8 @@ def site_rule(settings: TrainSettings, data: Prepared) -> SiteRule:
             f"{settings.likelihood}; give strategy=constant"
         )
     if likelihood.ordered and n_classes > 2 and data.classes.dtype.kind == "U":
-        said = "likelihood=%s takes the classes in alphabetical order, %s; if wrong, number them"
-        logger.warning(said, likelihood.name, join_first(data.classes.tolist(), 5))
+        message = "likelihood=%s takes the classes in alphabetical order, %s; if wrong, number them"
+        logger.warning(message, likelihood.name, join_first(data.classes.tolist(), 5))
     if settings.likelihood_spec.given is None:
         kernel = settings.kernels(likelihood.n_latent(n_classes), data.scaled_variances)[0]
         typical_row = np.sqrt(data.scaled_variances)[np.newaxis]

@@ -240,8 +240,8 @@ def _warn_of_later_dates(model: SparseModel, summary: Summary) -> None:
     is_later = model.scaling.apply(summary.high[np.newaxis])[0] > high + LATER * (high - low)
     timed = [each.name for each in model.encoding.columns if TIME in each.parts]
     if later := [each for each in timed if is_later[model.names.index(f"{each}{TIME}")]]:
-        said = "new rows have later dates in %s: give the old rows too, or train without dates"
-        logger.warning(said, listed(later))
+        message = "new rows have later dates in %s: give the old rows too, or train without dates"
+        logger.warning(message, listed(later))
 
 
 def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:

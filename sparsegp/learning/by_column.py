@@ -115,9 +115,9 @@ def learn_by_column(
 
     def function(logs: Doubles) -> tuple[float, Doubles]:
         value, gradient = held_out.value_and_gradient(kernel.with_parameters(logs[shared]))
-        away = logs - start
-        value -= 0.5 * RIDGE * float(away @ away)
-        return value, np.bincount(shared, gradient) - RIDGE * away
+        moved = logs - start
+        value -= 0.5 * RIDGE * float(moved @ moved)
+        return value, np.bincount(shared, gradient) - RIDGE * moved
 
     ascent = Ascent.at(start, function)
     slopes, evenness = np.abs(ascent.gradient), pace.evenness
@@ -127,8 +127,8 @@ def learn_by_column(
         least = pace.tolerance * magnitude(ascent.value, target, weights)
         if ascent.step(function, lambda right: steps * right, 0.5 * least, **bounds) <= least:
             break
-    away = ascent.point - start
-    log_p = ascent.value + 0.5 * RIDGE * float(away @ away)
+    moved = ascent.point - start
+    log_p = ascent.value + 0.5 * RIDGE * float(moved @ moved)
     learnt = parse(six_digits(str(kernel.with_parameters(ascent.point[shared]))))
     if log_p > 0.0 and not is_regression_target(target):
         raise NumericalError(

@@ -92,8 +92,8 @@ def _encoding(name: str, columns: Columns) -> str:
             return "utf-16"
     found = next(filter(partial(_decodes, name), (UTF_8, WINDOWS)), LAST_RESORT)
     if found != UTF_8:
-        said = "%s is not UTF-8 text and is read as %s; give `encoding` if wrong"
-        logger.warning(said, columns.called or name, found)
+        message = "%s is not UTF-8 text and is read as %s; give `encoding` if wrong"
+        logger.warning(message, columns.called or name, found)
     return found
 
 
@@ -145,8 +145,8 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if has_header is None:
         has_header = columns.named_in(fields) or _is_header(fields, rest, decimal, called)
     header = column_names(fields) if has_header else None
-    is_told = columns.header or columns.named_in(fields)
-    if header and not is_told and len(fields) > 1 and fields[0] and not any(fields[1:]):
+    is_given = columns.header or columns.named_in(fields)
+    if header and not is_given and len(fields) > 1 and fields[0] and not any(fields[1:]):
         raise DataError(
             f"{name}, line {1 + bool(mark)}: {quoted(fields[0])} looks like a title; remove the "
             "lines above the column names, or give `header` if it is one"

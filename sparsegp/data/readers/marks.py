@@ -85,14 +85,14 @@ class Marks:
             # training rows may have had commas of thousands
             is_doubtful = n_small or ("," in self.proven if decimal == "." else by_model)
             if may_be and is_doubtful:
-                said = "%s: %s in the column %s may separate thousands; if so, remove them"
-                logger.warning(said, self.called, NAMES[decimal], shlex.quote(name))
+                message = "%s: %s in the column %s may separate thousands; if so, remove them"
+                logger.warning(message, self.called, NAMES[decimal], shlex.quote(name))
             is_known = by_model or place == places.label or kind is not None
             are_whole = not is_known and all(map(str.isdecimal, words))
             if are_whole and sum(map(bool, map(CODE.fullmatch, words))) >= SEVERAL:
-                said = "%s has zeros in front of numbers in the input %s; for codes give %s"
+                message = "%s has zeros in front of numbers in the input %s; for codes give %s"
                 named = given_as(name, "category")
-                logger.warning(said, self.called, shlex.quote(name), named)
+                logger.warning(message, self.called, shlex.quote(name), named)
 
     def without_thousands(self, words: Words, place: int, kind: str) -> Words:
         """Return numbers without commas, if these delimit fields and also separate thousands.
@@ -107,8 +107,8 @@ class Marks:
             return words
         if not form_of([*filter(None, pointed)], asked) or "," in self.proven:
             return words
-        said = "%s: commas in the column %s are read as separators of thousands"
-        logger.warning(said, self.called, self.layout.names[place])
+        message = "%s: commas in the column %s are read as separators of thousands"
+        logger.warning(message, self.called, self.layout.names[place])
         bare = [word and word.replace(MINUS, "-").replace(",", "") for word in words]
         return bare if all(map(number(".").fullmatch, filter(None, bare))) else pointed
 
@@ -125,9 +125,9 @@ class Marks:
         is_known = self.columns.decimal is not None or self._are_proven(found, other)
         may_be = not is_known and other in self.proven and any(other in word for word in found)
         if may_be:
-            said = "%s: %s in the column %s %s; if not, give %s"
+            message = "%s: %s in the column %s %s; if not, give %s"
             what = NAMES[other], shlex.quote(name), MEANINGS[other]
-            logger.warning(said, self.called, *what, "`decimal` '.'")
+            logger.warning(message, self.called, *what, "`decimal` '.'")
         elif not is_known:
             self._warn_of_decimal_commas(found, mark, shlex.quote(name))
         is_other = is_known or (may_be and other == ",")
@@ -144,8 +144,8 @@ class Marks:
         marked = [word for word in words if mark in word]
         may_be = mark == "," and (self.layout.delimiter == "," or "." in self.proven)
         if may_be and len(marked) > 1 and all(map(THOUSANDS.search, marked)):
-            said = "%s: commas in the column %s are decimal, as in training; if not, remove them"
-            logger.warning(said, self.called, name)
+            message = "%s: commas in the column %s are decimal, as in training; if not, remove them"
+            logger.warning(message, self.called, name)
 
     def with_points(self, words: Words, kind: str) -> Words:
         """Return numbers with points in place of decimal commas, unless the column has a form."""

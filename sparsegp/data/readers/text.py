@@ -72,8 +72,8 @@ def read_text(name: str, columns: Columns) -> Dataset:
         elif values[place].dtype.kind in "iu" and values[place].abs().max() > EXACT:
             logger.warning("%s has numbers with more digits than count in the %s", text.called, how)
         elif each not in places.kinds and look_like_dates(values[place]):
-            said = "%s has numbers like 20241231 in the input %s; if they are dates, give %s"
-            logger.warning(said, text.called, shlex.quote(each), given_as(each, "date"))
+            message = "%s has numbers like 20241231 in the input %s; if they are dates, give %s"
+            logger.warning(message, text.called, shlex.quote(each), given_as(each, "date"))
     frame = Frame.of(values[[*places.inputs]].rename(columns=places.inputs), name)
     beside = {
         names[place]: text.labels(place, texts, place == places.id)
