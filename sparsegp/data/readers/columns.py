@@ -193,7 +193,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
         count = plural(len(names), "column")
         more = "; if it has more, give their `delimiter`" if len(names) == 1 else ""
         raise DataError(f"{source} has {count}, and none is left as an input{more}")
-    called = [names[each] if named else f"x{n}" for n, each in enumerate(inputs)]
+    called = [names[each] if named else f"x{each}" for each in inputs]
     if not named and len(columns.names or ()) == len(inputs):
         called = [*(columns.names or ())]
     found, known_kinds = dict(zip(inputs, called, strict=True)), columns.known_kinds
@@ -217,12 +217,12 @@ def _label(columns: Columns, names: Sequence[str], rest: Sequence[int], named: b
 
 
 def _place(names: Sequence[str], named: bool, source: str, wanted: str | int, role: str) -> int:
-    """Return the index of a column that is given by name or number."""
+    """Return the index of a column that is given by name or number; x3 is 3 without a header."""
     width = len(names)
     if named and wanted in names:
         return names.index(str(wanted))
     try:
-        place = int(wanted)
+        place = int(wanted if named else str(wanted).removeprefix("x"))
     except ValueError:
         place = width
     if not -width <= place < width:
