@@ -126,7 +126,10 @@ def test_directories_of_others_are_refused(data, tmp_path):
 @pytest.mark.parametrize(
     ("given", "pattern"),
     [
-        ({"likelihood": "probit"}, "got likelihood=probit with sites=moments; give learn=evidence"),
+        (
+            {"likelihood": "probit"},
+            "got likelihood=probit with posterior=adf and sites=moments: change these",
+        ),
         ({"task": "regression", "likelihood": "gaussian(0.2)"}, "rows for likelihood=softmax"),
         ({"method": "ep"}, "tuning is for method=ivm, got method=ep, which learns its kernel"),
         ({"resume": True}, "give out"),
