@@ -321,5 +321,6 @@ def test_a_class_of_a_single_row_raises_a_warning(caplog):
         sparsegp.train(X, y, class_weight=class_weight, **how)
         assert "X has classes of a single row: Maybe; correct them if" in caplog.text
         caplog.clear()
-    sparsegp.train(X, y, sample_weight=np.where(y == "Maybe", 3.0, 1.0), **how)
+    for weight in (0.0, 3.0):
+        sparsegp.train(X, y, sample_weight=np.where(y == "Maybe", weight, 1.0), **how)
     assert "single row" not in caplog.text

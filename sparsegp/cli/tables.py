@@ -17,7 +17,7 @@ from sparsegp.cli import options as shared
 from sparsegp.data import Table, open_dataset, summarise, without_weights
 from sparsegp.data.column import NUMBERS, UNTYPED
 from sparsegp.data.frames import Frame
-from sparsegp.data.labels import plain_text
+from sparsegp.data.labels import encode, plain_text
 from sparsegp.data.numerals import form_of
 from sparsegp.data.readers.columns import Columns
 from sparsegp.data.readers.layout import layout_of, rows_of
@@ -61,8 +61,9 @@ def training_tables(
         known: dict[str, Any] = {"names": train.names, "known": train.label}
         if frame is not None:
             known["known_kinds"] = kinds_of_words(frame, train.kinds or {})
-        if train.y is not None and train.y.dtype.kind == "U" and not is_regression:
-            known["known_labels"] = np.unique(train.y).tolist()
+        if train.y is not None and not is_regression:
+            classes = encode(train.y, train.source)[0].tolist()
+            known["known_labels"] = [*map(plain_text, classes)]
         other = open_dataset(test, **known, **columns)
         held_out = other.test or other.train
     if weight_column is not None:

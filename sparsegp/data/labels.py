@@ -90,12 +90,16 @@ def warn_of_alike(classes: Labels, source: str) -> None:
         logger.warning(message, source, "; ".join(alike[:FEW]), "write them alike if they are one")
 
 
-def warn_of_single_rows(classes: Labels, codes: Integers, counts: Doubles, source: str) -> None:
-    """Warn of classes (K,) of a single row, if there are many rows for each class on average.
+def warn_of_single_rows(
+    y: Labels | None, counts: Doubles, source: str, known: Labels | None = None
+) -> None:
+    """Warn of classes of a single row, if there are many rows for each class on average.
 
-    The codes (n,) are those of the rows, each of which counts as so many rows (n,).
+    Each row counts as so many rows (n,); those of 0 rows are left out.
     """
-    rows, weights = (np.bincount(codes, w, len(classes)) for w in (None, counts))
+    counted = counts > 0.0
+    classes, codes = encode(None if y is None else y[counted], source, known)
+    rows, weights = (np.bincount(codes, w, len(classes)) for w in (None, counts[counted]))
     few = classes[(rows == 1) & (weights <= 1.0)]
     if len(few) and len(codes) >= ROWS_PER_CLASS * len(classes):
         message = "%s has classes of a single row: %s; correct them if they are misspelt"

@@ -18,7 +18,6 @@ from sparsegp.data import (
     Summary,
     Table,
     effective_rows,
-    encode,
     known_codes,
     scaling_for,
     summarise,
@@ -167,7 +166,7 @@ def prepare(
             logger.warning(message, train.source, MIN_IDS)
     n_given = count_original_rows(train)
     if not settings.is_regression:  # before copies are merged and classes are weighted
-        warn_of_single_rows(*train.codes(), train.counts, train.source)
+        warn_of_single_rows(train.y, train.counts, train.source, train.classes)
     class_weight = getattr(settings, "class_weight", "")
     if settings.supports_weights:
         n, has_weights = len(train.X), train.weights is not None or bool(class_weight)
@@ -184,7 +183,7 @@ def prepare(
     numbers = Numbers.of(train.y, train.source) if settings.is_regression else None
     target: Any
     if numbers is None:
-        classes, target = encode(train.y, train.source, train.classes)
+        classes, target = train.codes()
     else:
         classes, target = np.empty(0), numbers.encode(train.y, train.source)
     check(len(classes))

@@ -348,3 +348,12 @@ def test_labels_of_another_file_are_read_as_those_of_the_training_rows(labels, t
     data, test, out = tmp_path / "all.csv", tmp_path / "few.csv", tmp_path / "run"
     record = told("train", data, "--test", test, "--kernel", "9*rbf", "--out", out)
     assert told("evaluate", out, test)["error"] == record["error"] < 0.2
+
+
+def test_labels_of_zeros_and_ones_are_truth_values_for_a_model_of_these(tmp_path):
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    np.savez(tmp_path / "truth.npz", X=x, y=x[:, 0] > 0.0)
+    np.savetxt(tmp_path / "digits.csv", np.column_stack([x, x[:, 0] > 0.0]), "%.3f,%.3f,%d")
+    out = tmp_path / "run"
+    told("train", tmp_path / "truth.npz", "--kernel", "9*rbf", "--out", out)
+    assert told("evaluate", out, tmp_path / "digits.csv")["error"] < 0.1

@@ -757,7 +757,11 @@ def test_column_numbers_are_a_header(names, index, read, caplog):
     assert ("numbers its rows" in caplog.text) == index
 
 
-def test_small_whole_numbers_are_no_column_numbers(read):
-    rows = np.random.default_rng(0).integers(0, 4, size=(30, 4))
-    rows[0] = range(4)
-    assert len(read("".join("{},{},{},{}\n".format(*row) for row in rows)).X) == 30
+@pytest.mark.parametrize(("first", "most", "shift"), [(0, 4, 0), (1, 1000, 0), (1, 1000, 0.5)])
+def test_whole_numbers_are_no_column_numbers(first, most, shift, read):
+    """Nor is any first row for a model."""
+    rows = np.random.default_rng(0).integers(0, most, size=(30, 4)).astype(object)
+    rows[0], rows[1:] = range(first, first + 4), rows[1:] + shift
+    content = "".join("{},{},{},{}\n".format(*row) for row in rows)
+    known = {"n_features": 4} if shift else {}
+    assert len(read(content, **known).X) == 30

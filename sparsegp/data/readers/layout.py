@@ -41,6 +41,7 @@ COMMENT = "#"
 """Start of first lines that may be neither a header nor values."""
 DELIMITER_MARK = re.compile(r'(?i:("?)sep=([^\r\n"])\2*\1)[ \t]*(\r\n?|\n)')
 """Pattern of a first line that names the delimiter for spreadsheets."""
+WHOLE = re.compile(r"[+-]?\d*")
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
 """Pattern of words that look like a date."""
 
@@ -143,7 +144,10 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if has_header is not False and is_short and is_full and are_words:
         fields, has_header = ["", *fields], True  # as R's write.table writes it
     if has_header is None:
-        has_header = columns.named_in(fields) or _is_header(fields, rest, decimal, called)
+        may_count = columns.n_features is None and columns.names is None
+        has_header = columns.named_in(fields) or _is_header(
+            fields, rest, decimal, called, may_count
+        )
     header = column_names(fields) if has_header else None
     is_given = columns.header or columns.named_in(fields)
     if header and not is_given and len(fields) > 1 and fields[0] and not any(fields[1:]):
@@ -270,12 +274,13 @@ def number(decimal: str) -> re.Pattern[str]:
 
 
 def _is_header(
-    first: Sequence[str], rest: Sequence[Sequence[str]], decimal: str, name: str
+    first: Sequence[str], rest: Sequence[Sequence[str]], decimal: str, name: str, may_count: bool
 ) -> bool:
     """Return whether the first row is a header: its fields are unlike those below, or numbers.
 
-    These are column numbers, or steps. It is an error if some fields are unlike those below, but at
-    least as many are like them.
+    These are column numbers, or steps. If it `may_count`, they need no word beside them, as pandas
+    writes an array, unless all rows are whole numbers. It is an error if some fields are unlike
+    those below, but at least as many are like them.
     """
     tests = (number(decimal).fullmatch, DATE.fullmatch)
     if not rest:
@@ -295,11 +300,11 @@ def _is_header(
     odd = unlike + new + unsure
     numbered = bool(odd) and _are_steps(first, rest, odd, decimal)
     numbers = [field for place, field in enumerate(first) if field and place not in odd]
-    n, below = len(numbers), [field.strip() for row in rest for field in row]
+    n = len(numbers)
     if numbers and numbers in ([*map(str, range(n))], [*map(str, range(1, n + 1))]):
-        are_values = 2 * sum(field in numbers for field in below) >= len(below)
         numbered |= len(odd) == 1 and not unsure
-        numbered |= not odd and n >= MIN_NUMBERED and not are_values  # as pandas writes an array
+        if may_count and not odd and n >= MIN_NUMBERED and len(rest) > 1:
+            numbered |= not all(WHOLE.fullmatch(field.strip()) for row in rest for field in row)
     if 0 < len(unlike) <= len(alike) and not numbered:
         raise DataError(
             f"{name}, line 1: {listed([repr(first[place]) for place in unlike])} is unlike what is "

@@ -288,7 +288,7 @@ class Text:
         found, decimal = [*map(str, found)], self.layout.decimal
         if is_id:
             return short_strings(found, self.name)[codes]
-        if not all(map(number(".").fullmatch, self.columns.known_labels)):
+        if not all(map(number(".").fullmatch, {*self.columns.known_labels} - {"True", "False"})):
             return short_strings(found, self.name)[codes]  # as those of the training rows
         if all(map(number(decimal).fullmatch, found)):
             plain = [word.replace(decimal, ".").replace(MINUS, "-") for word in found]
