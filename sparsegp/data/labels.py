@@ -98,7 +98,9 @@ def warn_of_single_rows(
     Each row counts as so many rows (n,); those of 0 rows are left out.
     """
     counted = counts > 0.0
-    classes, codes = encode(None if y is None else y[counted], source, known)
+    if y is None or not counted.any():
+        return  # which is an error elsewhere
+    classes, codes = encode(y[counted], source, known)
     rows, weights = (np.bincount(codes, w, len(classes)) for w in (None, counts[counted]))
     few = classes[(rows == 1) & (weights <= 1.0)]
     if len(few) and len(codes) >= ROWS_PER_CLASS * len(classes):
