@@ -150,8 +150,8 @@ def _predictions(model: Model, data: Data) -> Predictions:
 def _figures(model: Model, data: Data, place: Place) -> dict[str, float]:
     """Return the metrics of a model on the test rows."""
     if not model.is_regression:
-        message: Predictions = place.predicted(lambda: _predictions(model, data), len(data.y_test))
-        return message.figures(data)
+        made: Predictions = place.predicted(lambda: _predictions(model, data), len(data.y_test))
+        return made.figures(data)
     moments = model.predictive_mean_and_variance(np.asarray(data.X_test))
     found = evaluate_regression(*moments, np.asarray(data.y_test, np.float64))
     return {"test MSE": found.mse, **of_nlpp(found.nlpp)}

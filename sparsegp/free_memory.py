@@ -55,7 +55,7 @@ def free_memory(dask_worker: Any = None) -> FreeMemory:
 
 
 def free_memory_of(shape: Shape, runtime: Runtime) -> list[FreeMemory]:
-    """Return the free memory of the driver and of each worker; none of them if the run is small."""
+    """Return the free memory of the driver and of each worker; an empty list for a small run."""
     if estimate(shape)["total_bytes"] <= MARGIN * PROCESS * (1 + shape.n_workers) + UNCHECKED_BYTES:
         return []
     return [free_memory(), *runtime.run_in_workers(free_memory)]

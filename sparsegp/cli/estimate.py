@@ -61,7 +61,8 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     named = shared.given(options, shared.SETTINGS)
     settings = settings_given(**named)
     settings.require_used(named)
-    train, held_out = training_tables(data, test, **shared.given(options, shared.COLUMNS))
+    columns = shared.given(options, shared.COLUMNS) | {"is_regression": settings.is_regression}
+    train, held_out = training_tables(data, test, **columns)
     train, n_classes = train.learnt(), 0
     if settings.is_regression:
         Numbers.of(train.y, train.source)  # raises if they are not numbers

@@ -43,12 +43,12 @@ class _Warnings(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.message = set[str]()
+        self.shown = set[str]()
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if text not in self.message:
-            self.message.add(text)
+        if text not in self.shown:
+            self.shown.add(text)
             show([f"warning: {as_typed(text)}"], err=True)
 
 

@@ -132,9 +132,8 @@ def warn_of_numbers(y: Labels | None, source: str, is_regression: bool) -> None:
             logger.warning("all labels of %s are %g; there is nothing to learn", source, numbers[0])
         elif len(numbers) <= FEW and (numbers == np.floor(numbers)).all():
             message = "%s has only %d numbers as labels, and this is a regression; %s"
-            logger.warning(
-                message, source, len(numbers), "classes need another likelihood or method"
-            )
+            remedy = "classes need another likelihood or method"
+            logger.warning(message, source, len(numbers), remedy)
         return
     n = len(classes := encode(y, source)[0])
     if n > FEW and classes.dtype.kind in "iu":

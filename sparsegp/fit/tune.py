@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsegp import free_memory, memory
+from sparsegp import memory
 from sparsegp.data import Table, as_table
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
@@ -23,6 +23,7 @@ from sparsegp.fit.prepare import Prepared, choose_scaling, columns_of
 from sparsegp.fit.rows import scalings_to_try, unsuited
 from sparsegp.fit.run import Run, RunOptions
 from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
+from sparsegp.free_memory import free_memory_of, shortage
 from sparsegp.kernels import ColumnNames, brief, parse
 from sparsegp.learning import plan
 from sparsegp.learning.metric import NONE
@@ -276,7 +277,7 @@ class Tuning(Run[Tuned]):
             if d > n - settings.n_validation(n):
                 return False
             shape = memory.shape_of(rows, None, n_classes, settings, self.runtime)
-            return not free_memory.shortage(shape, free_memory.free_memory_of(shape, self.runtime))
+            return not shortage(shape, free_memory_of(shape, self.runtime))
 
         return [d for d in plan.ACTIVE_SIZES if fits(d)] if self.settings.n_active is None else []
 

@@ -95,10 +95,9 @@ def warn_of_far_values(x: Any, model: "Model") -> None:
     if new := [each for each in np.flatnonzero(are_many).tolist() if each not in known]:
         known.update(new)
         names = [f"column {each}" if model.names is None else model.names[each] for each in new]
-        message = (
-            "values far outside those of training in: %s; predictions there are no better than "
-        )
-        logger.warning(message + "guesses: check the units", frames.listed(names))
+        message = "values far outside those of training in: %s; %s"
+        advice = "predictions there are no better than guesses: check the units"
+        logger.warning(message, frames.listed(names), advice)
 
 
 def _shared(model: "Model") -> Any:

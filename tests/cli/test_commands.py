@@ -124,6 +124,7 @@ def test_regression(files, tmp_path):
     test = ("--test", tmp_path / "one.npz")
     shown = invoke("train", files / "only.npz", "--out", other, *options, *test).stdout
     assert shown.startswith("r2 undefined on 1 test row\n")
+    assert told("estimate", data, "--task", "regression", *test)["fits"]
     shown = invoke("train", files / "only.npz", "--out", other, *options, "--overwrite").stdout
     assert shown.startswith(f"not tested; sparsegp evaluate {other} FILE measures it on other")
     figures = told("evaluate", run, data)

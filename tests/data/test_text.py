@@ -427,8 +427,9 @@ def test_a_first_column_without_a_name_numbers_the_rows(numbers, warned):
 
 @pytest.mark.filterwarnings("error")
 def test_numbers_that_span_all_integers_do_not_number_the_rows(warned):
-    many = pd.DataFrame({"a": np.linspace(-1, 1, 300) * 2**52, "y": np.arange(300) % 2})
-    many["a"] = many["a"].astype(int) * 2**11
+    numbers = (np.linspace(-1.0, 1.0, 300) * (2**53 - 1)).astype(np.int64) * 2**10
+    assert len(np.unique(numbers)) == 300
+    many = pd.DataFrame({"a": numbers, "y": np.arange(300) % 2})
     assert "numbers its rows" not in warned(many)
 
 

@@ -8,12 +8,13 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import sparsegp
-from sparsegp import free_memory, memory, tune
+from sparsegp import memory, tune
 from sparsegp.data import table_from_arrays
 from sparsegp.errors import DataError, Interrupted, SettingsError, StoreError
 from sparsegp.estimator import SparseGPClassifier
 from sparsegp.fit import prepare
 from sparsegp.fit.trial import draw_sample, stratified_order
+from sparsegp.free_memory import free_memory_of, shortage
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS
 from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
@@ -287,7 +288,5 @@ def test_so_many_rows_become_active_as_fit_the_memory():
     with open_runtime("threads=1") as runtime:
         settings = TrainSettings(n_active=4000)
         shapes = [memory.Shape(n, 2, 2, 4000, settings, 0) for n in (10**4, 10**10)]
-        lacking = [
-            free_memory.shortage(each, free_memory.free_memory_of(each, runtime)) for each in shapes
-        ]
+        lacking = [shortage(each, free_memory_of(each, runtime)) for each in shapes]
     assert [bool(each) for each in lacking] == [False, True]

@@ -42,6 +42,7 @@ COMMENT = "#"
 DELIMITER_MARK = re.compile(r'(?i:("?)sep=([^\r\n"])\2*\1)[ \t]*(\r\n?|\n)')
 """Pattern of a first line that names the delimiter for spreadsheets."""
 WHOLE = re.compile(r"[+-]?\d*")
+"""Pattern of whole numbers, and of missing ones."""
 DATE = re.compile(r"\d+([./-])\d+\1\d+([T ].*)?")
 """Pattern of words that look like a date."""
 

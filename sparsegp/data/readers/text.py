@@ -289,7 +289,7 @@ class Text:
         if is_id:
             return short_strings(found, self.name)[codes]
         if not all(map(number(".").fullmatch, {*self.columns.known_labels} - {"True", "False"})):
-            return short_strings(found, self.name)[codes]  # as those of the training rows
+            return short_strings(found, self.name)[codes]  # like the classes; bools may be 0 and 1
         if all(map(number(decimal).fullmatch, found)):
             plain = [word.replace(decimal, ".").replace(MINUS, "-") for word in found]
             if (labels := labels_from_text(plain, self.name)).dtype.kind != "U":
