@@ -32,7 +32,7 @@ def facts(setting: Setting) -> str:
         "at most": setting.most,
         "below": setting.below,
     }
-    found = [KINDS[setting.kind]]
+    found = [KINDS[setting.kind] + (f" or `{setting.word}`" if setting.word else "")]
     found += [f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None]
     if setting.choices:
         found = ["one of " + ", ".join(f"`{name}`" for name in setting.names)]

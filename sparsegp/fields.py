@@ -49,6 +49,7 @@ class Setting:
     below: float | None = None
     applies: str = ""  # condition under which it has an effect, such as "sites=moments"
     unset: str = ""  # meaning of None, for the help text
+    word: str | None = None  # what may be given in place of None, if anything
     listed: bool = False  # whether it is a list, with commas between its items
     flag: str = ""  # option of the command line, if not derived from the name
     negated_help: str = ""  # help if the default is true, as the option then sets it to false
@@ -72,7 +73,7 @@ class Setting:
         SettingsError
             If the value is of another type, or out of range.
         """
-        if value is None and self.optional:
+        if self.optional and (value is None or (isinstance(value, str) and value == self.word)):
             return None
         if self.kind is tuple and isinstance(value, tuple | list):
             number = replace(self, kind=float)
@@ -80,7 +81,8 @@ class Setting:
         wider = {int: Integral, float: Real}.get(self.kind, self.kind)
         is_flag = type(value).__name__ in {"bool", "bool_"}  # NumPy's too
         if not (is_flag if self.kind is bool else isinstance(value, wider) and not is_flag):
-            raise SettingsError(f"{self.name} must be {KINDS[self.kind]}, got {quoted(value)}")
+            kind = KINDS[self.kind] + (f" or {self.word}" if self.word else "")
+            raise SettingsError(f"{self.name} must be {kind}, got {quoted(value)}")
         try:
             found = self.kind(value)
         except OverflowError:

@@ -54,6 +54,13 @@ def test_numbers_of_numpy_become_plain():
     assert [type(stored[name]) for name in ("n_active", "tolerance", "lazy")] == [int, float, bool]
 
 
+def test_number_may_be_auto():
+    assert TrainSettings(n_active="auto") == TrainSettings(n_active=None)
+    for given in ("many", ""):
+        with pytest.raises(SettingsError, match="n_active must be a whole number or auto"):
+            TrainSettings(n_active=given)
+
+
 @pytest.mark.parametrize(
     "settings", [TrainSettings.given(seed=3), DenseSettings(method="ep(damping=0.5)")]
 )

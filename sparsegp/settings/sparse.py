@@ -53,7 +53,9 @@ class TrainSettings(Settings):
         None,
         "Number of active rows (inducing points); with active_per_class, of (row, class) pairs.",
         least=1,
-        unset=f"chosen with the kernel, else all but validation rows, at most {DEFAULT_N_ACTIVE}",
+        word=AUTO,
+        unset="auto: chosen with the kernel, else all but validation rows, at most "
+        f"{DEFAULT_N_ACTIVE}",
     )
     kernel: str | None = setting(
         None,

@@ -81,6 +81,8 @@ def test_options_from_a_file(files, tmp_path):
     path.write_text(text)
     settings = told("train", files / "only.npz", "--config", path, "--seed", 2)["settings"]
     assert (settings["n_active"], settings["seed"], settings["lazy"]) == (9, 2, False)
+    path.write_text('n-active = "auto"')
+    assert train.make_context("train", ["--config", str(path), "digits"]).params["n_active"] is None
     path.write_text(f'out = "{tmp_path / "other"}"\nheader = false\nn-active = 9')
     for more, rows in (((), 100), (("--header",), 99)):
         arguments = ("train", files / "rows.csv", "--config", path, *more, "--overwrite")
