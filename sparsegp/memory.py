@@ -243,7 +243,7 @@ def _sparse(shape: Shape, settings: TrainSettings) -> dict[str, Any]:
 def _trial_bytes(shape: Shape, settings: TrainSettings) -> int:
     """Return the bytes of the largest trial of a search, with its sample (fit/trial.py)."""
     rows = min(shape.n, plan.sample_rows(shape.n, shape.p))
-    most = plan.ACTIVE_SIZES[-2] if settings.n_active is None else shape.n_active
+    most = plan.MAX_ACTIVE if settings.n_active is None else shape.n_active
     d, item = min(most, plan.MAX_ACTIVE, rows), settings.dtype.itemsize
     inputs = shape.p * rows * (2 * shape.itemsize + DOUBLE + 2 * item)
     learnt = min(plan.REESTIMATE_ACTIVE, max(plan.FIRST_ACTIVE, most))

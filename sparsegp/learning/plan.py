@@ -48,8 +48,9 @@ REESTIMATE_ROWS, REESTIMATE_ACTIVE = (8000, 32000), 1000
 maximum number of active rows."""
 FEW_COLUMNS, COLUMNS_PER_CLASS = 125, 4
 """Beyond so many columns these rows become proportionally fewer; each class counts as four."""
-ACTIVE_SIZES = (1000, 2000, 4000)
-"""Numbers of active rows to choose from, if the number is not given."""
+ACTIVE_SIZES, MAX_REDUCED = (1000, 2000, 4000, 8000), 4000
+"""Numbers of active rows to choose from, if the number is not given; and the largest that is
+reduced where there are too few rows for it, rather than left out."""
 NOISY, NOISY_MANY, NOISY_COLUMNS = 0.75, 0.95, 50
 """NLPP, relative to the entropy of the classes, above which labels are mostly noise; the second is
 for more than two classes, where length scales still help above the first. With more encoded columns
@@ -148,7 +149,7 @@ class Plan:
         most = (last - validation(last)) * 4 // 5
         if sizes and most < sizes[0]:  # nearly all rows become active anyway
             sizes = ()
-        sizes = list(dict.fromkeys(min(d, most) for d in sizes))
+        sizes = [*dict.fromkeys(min(d, most) for d in sizes if d <= max(most, MAX_REDUCED))]
         tried = [d // k for d in sizes[:1] for k in ((2,) if is_regression else (4, 2))]
         tried += [d for d in sizes if d <= MAX_ACTIVE]
         widest = max(p, COLUMNS_PER_CLASS * n_classes)

@@ -16,7 +16,7 @@ from typing import Any
 from sparsegp.kernels import RBF, ByColumn, Kernel, Linear, Sum, parse
 from sparsegp.learning.by_column import with_warping
 from sparsegp.learning.metric import FULL, MAX_METRIC_COLUMNS, NONE, is_per_column
-from sparsegp.learning.plan import Plan, Size
+from sparsegp.learning.plan import MAX_ACTIVE, Plan, Size
 from sparsegp.learning.space import Candidate, Candidates
 from sparsegp.learning.trials import ALL_RUNGS, OUT_OF_TIME, Choice, Outcome, Trial, TryOut, gain_of
 
@@ -197,10 +197,10 @@ class Search:
 
         A doubling is expected to gain `GAIN_DECAY` times as much as the one before; if this is
         below `MIN_GAIN` it is not made. A trial of more than the smallest size would take half as
-        long as the run. For classes there is one only if twice `MIN_GAIN` is expected and a larger
-        size is possible, which is then chosen if twice `MIN_GAIN` is still expected; otherwise the
-        size is chosen without a trial. In a regression every size up to `MAX_ACTIVE` has a trial,
-        as outliers make gains uncertain.
+        long as the run, and one of more than `MAX_ACTIVE` longer: such a size is chosen if twice
+        `MIN_GAIN` is expected. For classes, sizes up to `MAX_ACTIVE` have a trial only if as much
+        is expected and a larger size is possible; else they are chosen without. In a regression
+        they always have one, as outliers make gains uncertain.
         """
         gain = math.inf
         for place, size in enumerate(self.plan.grown):
@@ -221,8 +221,10 @@ class Search:
                 gain = gain_of(found[self.winner], before, self.plan.is_regression)
             if is_more and gain >= MIN_GAIN:
                 self.n_active = size.n_active
-        if self.plan.grown and GAIN_DECAY * gain >= 2.0 * MIN_GAIN:
-            self.n_active = self.plan.sizes[-1]
+        for larger in (d for d in self.plan.sizes if d > MAX_ACTIVE):
+            gain *= GAIN_DECAY
+            if gain >= 2.0 * MIN_GAIN:
+                self.n_active = larger
         return True
 
     def reestimate(self) -> bool:
