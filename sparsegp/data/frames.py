@@ -169,6 +169,7 @@ IN_PANDAS = {
     "give `decimal` .*": "write a point instead",
     "give it as `id_column`": "make it the index by set_index",
     "`drop` it": "leave it out, in pandas by drop(columns=...)",
+    "give `kinds` .*=date'?": "convert them, in pandas by to_datetime(..., format='%Y%m%d')",
     " by `kinds` .*": ", in pandas by astype('category')",
 }
 """Remedies for a data frame, by the patterns of remedies for a file."""

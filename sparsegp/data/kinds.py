@@ -3,6 +3,9 @@
 Kinds and encodings are learnt in at most three passes over the training rows.
 """
 
+import logging
+import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,11 +30,23 @@ from sparsegp.data.column import (
     Column,
 )
 from sparsegp.data.dates import date_form, dates, zone_of, zones
-from sparsegp.data.frames import Frame, Where, frame_names, listed, refuse, unlikeness, unreadable
+from sparsegp.data.frames import (
+    Frame,
+    Where,
+    frame_names,
+    given_as,
+    listed,
+    refuse,
+    unlikeness,
+    unreadable,
+    with_remedies,
+)
 from sparsegp.data.numerals import form_of
 from sparsegp.data.values import TRUTHS, numbers, texts
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Doubles, Integers
+
+logger = logging.getLogger(__name__)
 
 FOUND = {
     "boolean": "truth",
@@ -66,6 +81,15 @@ FEW, FAULTY, CODES = 2, 0.01, 20
 """A text column is numeric (or of dates) with errors if other values are in at most `FEW` rows or a
 share of `FAULTY`, or are at most `FEW` distinct words beside more than `CODES` distinct numbers. Up
 to `CODES` numbers beside words, with on average `MIN_LEVEL_ROWS` rows, are levels."""
+
+ID = re.compile(r"(?i:(.*[\W_])?id|unnamed:? 0[.\d]*)|.*[a-z]I[dD]|__index_level_\d+__")
+"""Pattern of column names such as `id`, `customer_id` and `CustomerID`, and those of an index."""
+EXACT = 2**53
+"""Number up to which every whole number is a double."""
+MIN_NUMBERED = 200
+"""Minimum number of rows for row numbers in any order."""
+LIKE_DATES = 0.9
+"""Share of numbers of a column that could be dates above which they probably are."""
 
 
 @dataclass
@@ -125,6 +149,13 @@ def study(
     why = dict.fromkeys(known, "") if is_part else excess
     faults = (_fault(name, known[name], tallies[name], frame.where, why[name]) for name in known)
     refuse([*filter(None, faults)], source, frame.of_file)
+    doubts = (
+        _doubt(place, name, kind, tallies[name])
+        for place, (name, kind) in enumerate(known.items())
+        if name not in kinds
+    )
+    for doubt in with_remedies([*filter(None, doubts)], frame.of_file):
+        logger.warning("%s %s", source, doubt)
     many = sum(len(tally.levels) > CODED for tally in tallies.values())
     most = int(np.clip(min(COLUMNS, VALUES // n) // max(many, 1), CODED, INDICATED))
     columns = (_column(name, known[name], tallies[name], most) for name in known)
@@ -256,6 +287,45 @@ def _fault(name: str, kind: str, tally: Tally, where: Where, excess: str) -> str
     found = type(value).__name__
     such = f"{quoted(value)} is of type {found}: convert it{TO.get(found, '')} or `drop` it"
     return f"{where(row, name)}: {excess or such}"
+
+
+def _doubt(place: int, name: str, kind: str, tally: Tally) -> str:
+    """Return what the numbers of a column may be instead, and what to do about it; else empty."""
+    if kind not in NUMBERS or not len(tally.drawn):
+        return ""
+    column, remedy = f"the input {shlex.quote(name)}", "give it as `id_column`, or `drop` it"
+    if kind == "whole number" and _numbers_rows(name, place, tally):
+        return f"numbers its rows in {column}; {remedy}"
+    if kind == "whole number" and max(-tally.low[0], tally.high[0]) > EXACT:
+        return f"has numbers with more digits than count in {column}; {remedy}"
+    if _look_like_dates(tally.drawn):
+        how = given_as(name, "date")
+        return f"has numbers like 20241231 in {column}; if they are dates, give {how}"
+    return ""
+
+
+def _numbers_rows(name: str, place: int, tally: Tally) -> bool:
+    """Return whether whole numbers look like row numbers, as no two of those drawn are the same.
+
+    A name such as `id`, or as of an index that was written too, suffices, or a range in which so
+    many numbers would hardly be distinct by chance; else it must be the first column and ascend
+    from 0 or 1 without gaps.
+    """
+    n, drawn, (low,) = tally.n, tally.drawn, tally.low
+    if tally.missing or n < 2 or len(np.unique(drawn)) < len(drawn):
+        return False
+    span = tally.high[0] - low
+    if ID.fullmatch(name) or (span < 2 * n and n >= MIN_NUMBERED):
+        return True
+    return bool(place == 0 and low in (0, 1) and span == n - 1 and (np.diff(drawn) > 0).all())
+
+
+def _look_like_dates(found: Doubles) -> bool:
+    """Return whether nearly all numbers are years, months and days, as in 20241231."""
+    months, days = found // 100 % 100, found % 100
+    are_dates = (found >= 19000101) & (found <= 21001231) & (months >= 1) & (months <= 12)
+    are_dates &= (days >= 1) & (days <= 31) & (days % 1 == 0)
+    return bool(are_dates.mean() > LIKE_DATES)
 
 
 def _excess(kind: str, tally: Tally, is_given: bool) -> str:

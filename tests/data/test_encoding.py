@@ -459,6 +459,26 @@ def test_true_is_another_level_than_1():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "step", "what"),
+    [
+        *(
+            (name, 7, 9, "numbers its rows")
+            for name in ("Unnamed: 0", "user_id", "__index_level_0__")
+        ),
+        ("row", 1, 1, "numbers its rows"),
+        ("code", 2**60, 9**3, "has numbers with more digits than count"),
+        ("code", 7, 9, None),
+        ("when", 20240501, 1, "convert them, in pandas by to_datetime"),
+    ],
+)
+@pytest.mark.parametrize("of", [pd.DataFrame, pyarrow.table, partial(dd.from_dict, npartitions=3)])
+def test_numbers_of_a_frame_that_are_no_measurements(of, name, first, step, what, caplog):
+    numbers = first + step * np.arange(30)
+    Encoding.learn(of({name: numbers, "a": np.arange(30) % 7}), "T")
+    assert what in caplog.text if what else not caplog.messages
+
+
 @pytest.mark.parametrize("columns", [["a", "b, too", "c"], [0, 1, 2]])
 def test_gaps_where_training_had_none_are_filled_by_the_median(columns, tmp_path, caplog):
     rng = np.random.default_rng(1)

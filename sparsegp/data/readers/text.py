@@ -1,8 +1,5 @@
 """Reader of delimited text, with pandas."""
 
-import logging
-import re
-import shlex
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsegp.data.column import NUMBERS, UNTYPED
-from sparsegp.data.frames import UNNAMED, Frame, given_as, listed
+from sparsegp.data.frames import Frame, listed
 from sparsegp.data.labels import labels_from_text, short_strings
 from sparsegp.data.numerals import MINUS
 from sparsegp.data.readers.columns import Columns, Places, places_of, require_each, table_from_file
@@ -35,18 +32,8 @@ from sparsegp.data.table import Dataset
 from sparsegp.errors import DataError, quoted
 from sparsegp.lists import plural
 
-logger = logging.getLogger(__name__)
-
 CHUNK_VALUES = 1 << 20
 """Number of fields that pandas reads at a time."""
-ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[dD]")
-"""Pattern of column names such as `id`, `customer_id` and `CustomerID`."""
-EXACT = 2**53
-"""Number up to which every whole number is a double."""
-MIN_NUMBERED = 200
-"""Minimum number of rows for row numbers in any order."""
-LIKE_DATES = 0.9
-"""Share of numbers of a column that could be dates above which they probably are."""
 
 
 def read_text(name: str, columns: Columns) -> Dataset:
@@ -65,15 +52,6 @@ def read_text(name: str, columns: Columns) -> Dataset:
     values, others = text.values()
     if not any(columns.before):
         text.marks.warn(values, places)
-    for place, each in places.inputs.items() if columns.names is None else ():
-        how = f"input {shlex.quote(each)}; give it as `id_column`, or `drop` it"
-        if each not in places.kinds and numbers_rows(values[place], each, place):
-            logger.warning("%s numbers its rows in the %s", text.called, how)
-        elif values[place].dtype.kind in "iu" and values[place].abs().max() > EXACT:
-            logger.warning("%s has numbers with more digits than count in the %s", text.called, how)
-        elif each not in places.kinds and look_like_dates(values[place]):
-            message = "%s has numbers like 20241231 in the input %s; if they are dates, give %s"
-            logger.warning(message, text.called, shlex.quote(each), given_as(each, "date"))
     frame = Frame.of(values[[*places.inputs]].rename(columns=places.inputs), name)
     beside = {
         names[place]: text.labels(place, texts, place == places.id)
@@ -82,35 +60,6 @@ def read_text(name: str, columns: Columns) -> Dataset:
     where = replace(text).where  # without its marks, as it may be sent to workers
     table = table_from_file(replace(frame, where=where), beside, places, name)
     return Dataset(replace(table, missing=columns.markers))
-
-
-def numbers_rows(values: Any, name: str, place: int) -> bool:
-    """Return whether a column looks like row numbers: whole numbers, no two of them the same.
-
-    A name such as `id` suffices, none in the first column, as of an index that was written too, or
-    a range in which so many numbers would hardly be distinct by chance; else it must be the first
-    column and ascend from 0 or 1 without gaps.
-    """
-    if values.dtype.kind != "i" or len(values) < 2 or not values.is_unique:
-        return False
-    is_dense = int(values.max()) - int(values.min()) < 2 * len(values)
-    if ID.fullmatch(name) or name == f"{UNNAMED}0" or (is_dense and len(values) >= MIN_NUMBERED):
-        return True
-    return place == 0 and bool((values.diff()[1:] == 1).all()) and values.iloc[0] in (0, 1)
-
-
-def look_like_dates(values: Any) -> bool:
-    """Return whether nearly all numbers of a column are years, months and days, as in 20241231."""
-    if values.dtype.kind not in "iuf":
-        return False
-    found = values.to_numpy()
-    least = LIKE_DATES * np.count_nonzero(~np.isnan(found))
-    found = found[(found >= 19000101) & (found <= 21001231)]
-    if len(found) <= least:
-        return False
-    months, days = found // 100 % 100, found % 100
-    are_days = (months >= 1) & (months <= 12) & (days >= 1) & (days <= 31) & (days % 1 == 0)
-    return bool(np.count_nonzero(are_days) > least)
 
 
 @dataclass(frozen=True)
