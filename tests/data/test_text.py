@@ -691,6 +691,17 @@ def test_new_rows_of_one_column_need_no_name(words, tmp_path):
     assert predicted(run, tmp_path / "named.csv") == predicted(run, tmp_path / "bare.csv")
 
 
+def test_blank_lines_of_one_column_are_no_rows_left_out(tmp_path):
+    ROWS[["a", "y"]].to_csv(tmp_path / "a.csv", index=False)
+    run, new = train_quickly(tmp_path / "a.csv"), tmp_path / "new.csv"
+    new.write_text('a\n1\n""\n3\n\n\n')
+    assert predicted(run, new).count("\n") == 1 + 3
+    new.write_text("a\n1\n\n3\n")
+    for data, text in {new: None, "-": new.read_text()}.items():
+        refused = invoke("predict", run, data, "--out", "-", code=2, text=text).stderr
+        assert "line 3 is blank, in a file of one column" in refused
+
+
 def test_decimal_commas_of_one_column_might_delimit_a_label(tmp_path):
     text = "".join(f"{n // 10},{n % 10}\n" for n in range(80))
     rows = [f"{line};{'ab'[n > 40]}" for n, line in enumerate(text.split())]

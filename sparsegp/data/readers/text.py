@@ -102,6 +102,8 @@ class Text:
         if not parts:
             named = listed(self.layout.names)
             raise DataError(f"{self.name} has no rows under its header, {named}")
+        if self.layout.width == 1:
+            self._require_no_blank_line()
         whole = pd.concat(parts, ignore_index=True)
         if (whole[last].isna() | (whole[last] == "")).any():  # with which pandas fills short rows
             n_filled = self._require_width()
@@ -225,6 +227,18 @@ class Text:
                 )
             filled = row if any(map(str.strip, fields)) else filled
         return filled
+
+    def _require_no_blank_line(self) -> None:
+        """Raise a `DataError` if a blank line, which is no row for pandas, is above a row."""
+        blank = 0
+        with text_of(self.name, self.layout.encoding) as file:
+            for number, line in enumerate(file, 1 + self.columns.before[0]):
+                if blank and line.strip():
+                    raise DataError(
+                        f"{self.name}, line {blank} is blank, in a file of one column: remove it "
+                        'or, if it stands for a missing value, write "" or NA'
+                    )
+                blank = blank or (0 if line.strip() else number)
 
     def labels(self, place: int, texts: Any, is_id: bool) -> Any:
         """Return labels, of one type, or ids as strings; raise a `DataError` if one is missing."""
