@@ -41,6 +41,7 @@ from sparsegp.data.frames import (
     unreadable,
     with_remedies,
 )
+from sparsegp.data.labels import EXACT
 from sparsegp.data.numerals import form_of
 from sparsegp.data.values import TRUTHS, numbers, texts
 from sparsegp.errors import DataError, quoted
@@ -84,8 +85,6 @@ to `CODES` numbers beside words, with on average `MIN_LEVEL_ROWS` rows, are leve
 
 ID = re.compile(r"(?i:(.*[\W_])?id|unnamed:? 0[.\d]*)|.*[a-z]I[dD]|__index_level_\d+__")
 """Pattern of column names such as `id`, `customer_id` and `CustomerID`, and those of an index."""
-EXACT = 2**53
-"""Number up to which every whole number is a double."""
 MIN_NUMBERED = 200
 """Minimum number of rows for row numbers in any order."""
 LIKE_DATES = 0.9
@@ -296,7 +295,7 @@ def _doubt(place: int, name: str, kind: str, tally: Tally) -> str:
     column, remedy = f"the input {shlex.quote(name)}", "give it as `id_column`, or `drop` it"
     if kind == "whole number" and _numbers_rows(name, place, tally):
         return f"numbers its rows in {column}; {remedy}"
-    if kind == "whole number" and max(-tally.low[0], tally.high[0]) > EXACT:
+    if kind == "whole number" and max(-tally.low[0], tally.high[0]) >= EXACT:
         return f"has numbers with more digits than count in {column}; {remedy}"
     if _look_like_dates(tally.drawn):
         how = given_as(name, "date")

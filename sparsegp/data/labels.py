@@ -23,6 +23,8 @@ CODE = re.compile(r"\s*[+-]?0\d")
 """Start of numbers with leading zeros, which are codes."""
 TOO_LARGE = 2.0**63
 """Whole numbers of at least this size do not fit into 64 bits."""
+EXACT = 2.0**53
+"""Smaller whole numbers do not coincide as doubles."""
 LONGEST = 200
 """Maximum length of a label in bytes: an array of strings is as wide as its longest one."""
 FEW, ROWS_PER_CLASS = 20, 5
@@ -245,13 +247,13 @@ def _unique(y: Labels | None, source: str, remedy: str) -> tuple[Labels, Integer
         labels = _one_type(labels.tolist(), source)
     if labels.dtype.kind == "f":
         labels = labels.astype(np.result_type(labels, np.float64))
-        if np.all((labels == np.rint(labels)) & (np.abs(labels) < TOO_LARGE)):
+        if np.all((labels == np.rint(labels)) & (np.abs(labels) < EXACT)):
             labels = labels.astype(np.int64)
     found, places = np.unique(labels, return_inverse=True)
     if found.dtype.kind == "f" or (found.dtype.kind == "u" and found[-1] >= TOO_LARGE):
         raise DataError(
-            f"classes must be names or whole numbers of 64 bits; {source} has {found[0]} to "
-            f"{found[-1]}; {remedy}"
+            f"classes must be names or whole numbers of 64 bits (below 2**53 as floats); {source} "
+            f"has {found[0]} to {found[-1]}; {remedy}"
         )
     found = short_strings(found, source) if found.dtype.kind == "U" else found
     return found.astype(np.int64) if found.dtype.kind in "iu" else found, places.astype(np.int64)

@@ -75,6 +75,7 @@ def test_unseen_labels(classes, y, codes, unseen):
         (np.ma.masked_equal([1, 2, 3], 2), "row 1 of Z has None"),
         (np.array([1, 1 << 63], np.uint64), "64 bits"),
         (np.array([1e19, 1e20]), "64 bits"),
+        ([2**53, 2**53 + 1, 1.0], r"below 2\*\*53 as floats"),  # of which two coincide
         (np.array([1.0, 2.5, 1.0]), "whole numbers .* Z has 1.0 to 2.5; .*task=regression"),
         (np.arange(100), "Z has 100 classes in 100 rows.*label_column"),
         (np.arange(400).astype(str), "Z has 400 classes in 400 rows"),
