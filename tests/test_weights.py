@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_diabetes, load_digits
+from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as gp
 
@@ -15,7 +15,7 @@ from sparsegp import SparseGPClassifier
 from sparsegp.data import as_table, table_from_arrays
 from sparsegp.data.copies import effective_rows
 from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
-from tests.processes import invoke, predicted, told
+from tests.processes import invoke, predicted, told, train_quickly
 from tests.runs import Stopper, nlpp
 
 N = 300
@@ -429,7 +429,7 @@ def test_evaluations_heed_a_column_of_weights_and_predictions_leave_it_out(heade
     for figures in ("sets", "two_classes"):
         assert found[0][figures] == pytest.approx(found[1][figures])
     refused = invoke("train", tmp_path / "rows.csv", "--weight-column", "v", code=2)
-    assert "--weight-column must be one of 3 input columns" in refused.output
+    assert "has no weight column 'v'" in refused.output
     for wrong, message in {
         "much": "X must hold real numbers; .*wrong.csv has 'much' in line 5 .row 3., column 'a'",
         None: "weights must be 0, or .*wrong.csv has nan in row 3; ",
@@ -535,3 +535,22 @@ def test_many_copies_are_told(caplog):
     caplog.clear()
     train(rows[some], y[some], sample_weight=np.ones(66), n_active=20)
     assert not caplog.text
+
+
+@pytest.mark.parametrize("number", [3, -2])
+def test_a_column_of_weights_has_the_number_of_its_position(number, tmp_path):
+    rows = load_iris(as_frame=True).frame.set_axis([*"abcdy"], axis=1)[[*"yabcd"]]
+    rows["c"] = 1 + np.arange(150) % 2
+    rows.to_csv(tmp_path / "named.csv", index=False)
+    rows.to_csv(tmp_path / "bare.csv", index=False, header=False)
+    rows.to_parquet(tmp_path / "stored.parquet")
+    by_name = ("--label-column", "y", "--weight-column", "c")
+    by_number = ("--label-column", 0, "--weight-column", number)
+    found = []
+    for name in ("named.csv", "stored.parquet", "bare.csv"):
+        how = by_number if found else by_name
+        figures = told("evaluate", train_quickly(tmp_path / name, *how), tmp_path / name, *how)
+        found.append((figures["weight"], figures["nlpp"]))
+    assert found == [(225, found[0][1])] * 3
+    refused = invoke("train", tmp_path / name, *by_number[:3], 0, code=2).stderr
+    assert "--weight-column '0' must not be the label" in refused

@@ -178,7 +178,9 @@ def columns_with(label: str, ids: str, drop: str = "") -> Options:
             "--drop", "NAME,...", f'Leave out these columns; "a, b" in quotes is one name.{drop}'
         ),
         text(
-            "--id-column", "NAME", f"Column that is not an input but is copied to predictions.{ids}"
+            "--id-column",
+            "NAME|NUMBER",
+            f"Column that is not an input but is copied to predictions.{ids}",
         ),
         click.option("--header/--no-header", default=None, help=header),
         text("--delimiter", "C", "Delimiter of a text file: a character, tab or space."),
@@ -194,8 +196,8 @@ def columns_with(label: str, ids: str, drop: str = "") -> Options:
 
 def weight_column(default: str = "") -> Options:
     """Return the option for the column of weights; `default` is for its help."""
-    words = "Column of row weights, not used as input: a name, or the number of an input column"
-    return text("--weight-column", "NAME|NUMBER", f"{words} from 0.{default}")
+    words = "Column of row weights, not used as input: a name or a number, as of labels."
+    return text("--weight-column", "NAME|NUMBER", f"{words}{default}")
 
 
 columns = columns_with(

@@ -55,7 +55,7 @@ def training_tables(
     **columns: Any,
 ) -> tuple[Table, Table | None]:
     """Return the training table and, if there is one, the test table."""
-    dataset = open_dataset(data, weight=weight_column, **columns)
+    dataset = open_dataset(data, weight_column=weight_column, **columns)
     train, held_out, frame = dataset.train, dataset.test, dataset.train.frame
     if test is not None:
         known: dict[str, Any] = {"names": train.names, "known": train.label}
@@ -67,8 +67,9 @@ def training_tables(
         other = open_dataset(test, **known, **columns)
         held_out = other.test or other.train
     if weight_column is not None:
-        train = without_weights(train, weight_column)
-        held_out = None if held_out is None else without_weights(held_out, weight_column)
+        weight = train.weight_column or weight_column
+        train = without_weights(train, weight)
+        held_out = None if held_out is None else without_weights(held_out, weight)
     return train, held_out
 
 
@@ -115,7 +116,8 @@ def table_for(
         raise DataError(
             f"{rows.source} needs the column {model.label!r} of labels, or another `label_column`"
         )
-    rows, weight = replace(rows, source=columns.get("called", rows.source)), known["weight"]
+    rows = replace(rows, source=columns.get("called", rows.source))
+    weight = rows.weight_column or known["weight"]
     n_inputs = len(known["names"]) if rows.names and known["names"] else known["n_features"]
     if weight is not None and rows.X.shape[1] > n_inputs:
         rows = without_weights(rows, weight)
@@ -142,6 +144,7 @@ def known_of(model: Model, weight_column: str | None = None) -> dict[str, Any]:
         "known_labels": () if model.is_regression else [*map(plain_text, model.classes.tolist())],
         "known_id": model.id_column,
         "weight": weight_column or model.weight_column,
+        "weight_column": weight_column,
         "n_features": len(kinds) or model.n_features,
         "names": model.inputs,
         "known_kinds": kinds,

@@ -59,6 +59,7 @@ class Columns:
     encoding: str | None = None
     missing: Sequence[str] = ()
     labels: bool = True  # whether to read labels
+    weight_column: str | None = None  # read as an input; see `Table.weight_column`
 
     # of a model, and of the rows that it was trained on
     n_features: int | None = None
@@ -68,7 +69,7 @@ class Columns:
     known: str | None = None  # label column, which the file may have too
     known_labels: Sequence[str] = ()
     known_id: str | None = None
-    weight: str | None = None  # by name or number: the file may have it beside the inputs
+    weight: str | None = None  # by name or number of an input: the file may have it beside them
     known_kinds: Mapping[str, str] = field(default_factory=dict)
     known_missing: Sequence[str] = ()
 
@@ -106,7 +107,7 @@ class Columns:
     @property
     def asked(self) -> set[str]:
         """Names and numbers of columns that users give."""
-        given = (self.label_column, self.id_column, *self.drop, *self.kinds)
+        given = (self.label_column, self.id_column, self.weight_column, *self.drop, *self.kinds)
         return {str(each) for each in given if each is not None}
 
     @property
@@ -138,6 +139,7 @@ class Places(NamedTuple):
     inputs: dict[int, str]  # their names; in a file without names, those of the model or x0, ...
     label: int | None
     id: int | None
+    weight: int | None  # one of the inputs, if it was given as weights
     kinds: dict[str, str]  # of inputs by name, as far as they are given or known
     names: Sequence[str]  # of all columns; their numbers, if not `named`
     named: bool  # whether the columns of the file have names
@@ -175,15 +177,18 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     asked = columns.id_column or known
     ids = None if asked is None else place(asked, "id column")
     wanted, label = columns.names if named else None, columns.label_column
+    asked = columns.weight_column
+    weighs = None if asked is None else place(asked, "weight column")
+    weight = columns.weight if weighs is None else names[weighs]
     left = {place(each, "column to drop") for each in columns.drop}
     rest = [each for each in range(len(names)) if each not in {ids, *left}]
     label = _label(columns, names, rest, named) if label is None else place(label, "label column")
     if wanted is not None:
-        if columns.weight in wanted:
+        if weight in wanted:
             raise DataError(
-                f"`weight_column` must not be an input of the model, got {quoted(columns.weight)}"
+                f"`weight_column` must not be an input of the model, got {quoted(weight)}"
             )
-        wanted = (*wanted, *(names[each] for each in rest if names[each] == columns.weight))
+        wanted = (*wanted, *(names[each] for each in rest if names[each] == weight))
         inputs = column_places(wanted, names, source)
         if needed := [names[each] for each in inputs if each in left]:
             raise DataError(f"the model needs {listed(needed)} of {source}; do not `drop` it")
@@ -200,7 +205,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     kinds = {name: known_kinds[name] for name in called if name in known_kinds}
     given = {place(each, "column"): kind for each, kind in columns.kinds.items()}
     kinds.update((found[each], kind) for each, kind in given.items() if each in found)
-    return Places(found, label if columns.labels else None, ids, kinds, names, named)
+    return Places(found, label if columns.labels else None, ids, weighs, kinds, names, named)
 
 
 def _label(columns: Columns, names: Sequence[str], rest: Sequence[int], named: bool) -> int | None:
@@ -256,6 +261,13 @@ def table_from_file(frame: Frame, beside: Mapping[str, Any], places: Places, sou
     table = table_from_frame(replace(frame, of_file=True), y, source, places.kinds, label)
     if ids is not None:
         table = replace(table, beside={ids: _ids(beside[ids], ids, source)})
+    if places.weight is not None:
+        if places.weight not in places.inputs:
+            name = quoted(places.names[places.weight])
+            raise DataError(f"{source}: `weight_column` {name} must not be the label, nor left out")
+        number = [*places.inputs].index(places.weight)
+        weights = (table.names or ())[number] if places.named else str(number)
+        table = replace(table, weight_column=weights)
     return table if places.named else replace(table, names=None)
 
 
