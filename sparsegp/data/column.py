@@ -49,6 +49,12 @@ def code(level: str) -> NDArray[np.uint8]:
     return np.unpackbits(np.frombuffer(digest, np.uint8))
 
 
+def nan_as_missing(series: Any) -> Any:
+    """Return the values of a column, in which NaN is missing: in types of Arrow it is not."""
+    is_plain = isinstance(series.dtype, np.dtype) or series.dtype.kind != "f"
+    return series if is_plain else series.astype(np.float64)
+
+
 @dataclass(frozen=True)
 class Column:
     """An input column of the training rows, and its encoding."""

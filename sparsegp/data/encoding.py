@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.data.blocks import compute_each
-from sparsegp.data.column import KINDS, MEAN, MISSING, NUMBERS, RARE, Column
+from sparsegp.data.column import KINDS, MEAN, MISSING, NUMBERS, RARE, Column, nan_as_missing
 from sparsegp.data.frames import (
     MAX_NAMES,
     Frame,
@@ -324,7 +324,8 @@ class Encoding:
     def _columns_of(self, frame: Any, source: str) -> Iterator[tuple[Column, Any]]:
         """Yield each column that is used, with its values in a frame."""
         places = column_places(self.inputs, frame_names(frame), source)
-        return ((column, frame.iloc[:, at]) for column, at in zip(self._used, places, strict=True))
+        pairs = zip(self._used, places, strict=True)
+        return ((column, nan_as_missing(frame.iloc[:, at])) for column, at in pairs)
 
 
 def encoding_for(found: Sequence[str] | None, fitted: Any) -> Encoding | None:

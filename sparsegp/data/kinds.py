@@ -28,6 +28,7 @@ from sparsegp.data.column import (
     RARE,
     UNTYPED,
     Column,
+    nan_as_missing,
 )
 from sparsegp.data.dates import date_form, dates, zone_of, zones
 from sparsegp.data.frames import (
@@ -233,7 +234,7 @@ def _tallies(part: Any, start: int, kinds: Mapping[str, str], drawn: Integers) -
     rows = drawn[np.searchsorted(drawn, start) : np.searchsorted(drawn, start + len(part))] - start
     names = frame_names(part)
     return {
-        name: _tally(part.iloc[:, names.index(name)], kind, start, rows)
+        name: _tally(nan_as_missing(part.iloc[:, names.index(name)]), kind, start, rows)
         for name, kind in kinds.items()
     }
 

@@ -479,6 +479,19 @@ def test_numbers_of_a_frame_that_are_no_measurements(of, name, first, step, what
     assert what in caplog.text if what else not caplog.messages
 
 
+def test_nan_of_arrow_is_missing():
+    values = pyarrow.array([1.0, float("nan"), None, 3.0] * 5)
+    frame = pd.DataFrame({"a": pd.arrays.ArrowExtensionArray(values)})
+    encoding = Encoding.learn(frame, "T")
+    assert encoding.names == ("a", "a missing")
+    assert encoding.apply(frame, "T")[:4].tolist() == [
+        [1.0, 0.0],
+        [2.0, 1.0],
+        [2.0, 1.0],
+        [3.0, 0.0],
+    ]
+
+
 @pytest.mark.parametrize("columns", [["a", "b, too", "c"], [0, 1, 2]])
 def test_gaps_where_training_had_none_are_filled_by_the_median(columns, tmp_path, caplog):
     rng = np.random.default_rng(1)
