@@ -47,10 +47,10 @@ def predict(run: str, data: str, out: str, overwrite: bool, quiet: bool, **wante
     --id-column under its name, or id_<name> if predictions use that name. For regression, the label
     is the mean, and its variance, noise included, replaces probabilities. --reject-below and
     --reject-novel add `rejected`, --set adds `set`, with one column per class, and --novelty adds
-    `novelty`. Text has 1 and 0 for true and false; in it, control characters are escaped, and an
-    apostrophe precedes what a spreadsheet would interpret as a formula, starting with = + - or @.
-    If DATA is -, .csv text is read from standard input and predicted a few thousand lines at a
-    time.
+    `novelty`. In text, true and false are 1 and 0, except for labels; control characters are
+    escaped, and an apostrophe precedes what a spreadsheet would interpret as a formula, starting
+    with = + - or @. If DATA is -, .csv text is read from standard input and predicted a few
+    thousand lines at a time.
     """
     columns = shared.given(wanted, shared.COLUMNS)
     rejecting = {"reject_below": "probability below {}", "reject_novel": "novelty {} or more"}

@@ -114,8 +114,9 @@ def write_lines(file: TextIO, classes: Labels, batches: Batches, delimiter: str 
         if not number:
             writer.writerow(map(harmless, names))
         cells: list[Any] = []
-        for values in columns:
-            plain = (values.astype(int) if values.dtype == np.bool_ else values).tolist()
+        for name, values in zip(names, columns, strict=True):
+            is_mark = values.dtype == np.bool_ and name != "label"
+            plain = (values.astype(int) if is_mark else values).tolist()
             cells.append(plain if values.dtype.kind != "U" else map(harmless, plain))
         writer.writerows(zip(*cells, strict=True))
         file.flush()

@@ -438,6 +438,11 @@ def test_truth_values_of_any_file(trained, frame, labels, tmp_path):
         found = open_dataset(tmp_path / f"rows.{ending}").train.encoded_for(model).X.compute()
         np.testing.assert_array_equal(found, rows[["children", "member"]].astype(float))
         invoke("evaluate", run, tmp_path / f"rows.{ending}")
+    how = ("--label-column", "member", "--overwrite")
+    of_truth = train_quickly(tmp_path / f"rows.{trained}", *how)
+    lines = predicted(of_truth, tmp_path / "rows.csv").splitlines()
+    assert lines[0] == "row,label,p_False,p_True"
+    assert {line.split(",")[1] for line in lines[1:]} <= {"False", "True"}
 
 
 def test_numbers_are_no_truth_values_but_for_0_and_1(frame):
