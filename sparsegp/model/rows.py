@@ -96,7 +96,7 @@ def warn_of_far_values(x: Any, model: "Model") -> None:
         known.update(new)
         names = [f"column {each}" if model.names is None else model.names[each] for each in new]
         message = "values far outside those of training in: %s; %s"
-        advice = "predictions there are no better than guesses: check the units"
+        advice = "the model knows nothing of such values: check the units"
         logger.warning(message, frames.listed(names), advice)
 
 
