@@ -691,6 +691,21 @@ def test_new_rows_of_one_column_need_no_name(words, tmp_path):
     assert predicted(run, tmp_path / "named.csv") == predicted(run, tmp_path / "bare.csv")
 
 
+@pytest.mark.parametrize("label", [0, 2])
+def test_a_label_without_a_name_stays_where_it_was(label, tmp_path):
+    """Whatever numbers are the names of other files, with and without labels."""
+    rows = pd.DataFrame({"a": np.arange(60) % 7, "b": np.arange(60) % 5})
+    rows.insert(label, "y", np.arange(60) % 7 > 3)
+    rows.to_csv(tmp_path / "bare.csv", index=False, header=False)
+    run = train_quickly(tmp_path / "bare.csv", "--label-column", label)
+    expected = predicted(run, tmp_path / "bare.csv")
+    for start in (0, 1):
+        for name, some in {"all": rows, "inputs": rows.drop(columns="y")}.items():
+            names = [*map(str, range(start, start + len(some.columns)))]
+            some.to_csv(tmp_path / f"{name}.csv", index=False, header=names)
+            assert predicted(run, tmp_path / f"{name}.csv", "--header") == expected
+
+
 def test_blank_lines_of_one_column_are_no_rows_left_out(tmp_path):
     ROWS[["a", "y"]].to_csv(tmp_path / "a.csv", index=False)
     run, new = train_quickly(tmp_path / "a.csv"), tmp_path / "new.csv"

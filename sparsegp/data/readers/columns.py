@@ -210,10 +210,12 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
 
 def _label(columns: Columns, names: Sequence[str], rest: Sequence[int], named: bool) -> int | None:
     """Return the index of the label column among the remaining ones, if none is given."""
-    if columns.known in names and (named or len(rest) - 1 in columns.widths):
-        return names.index(str(columns.known))
-    if not (named and columns.names):
+    if not (named and columns.names):  # by position, as in a file without a header
+        if (known := str(columns.known)) in map(str, rest) and len(rest) - 1 in columns.widths:
+            return int(known)
         return rest[-1] if rest and columns.n_features != len(rest) else None
+    if columns.known in names:
+        return names.index(columns.known)
     if columns.known is not None:
         return None
     others = [each for each in rest if names[each] not in columns.names]
