@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import sparsegp
 from sparsegp.data import Encoding, open_dataset
 from sparsegp.data.dates import date_form, dates
+from sparsegp.data.labels import encode_with
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.lists import pairs_in, quote_if_needed, words_in
 from sparsegp.report import evaluate
@@ -689,6 +690,15 @@ def test_new_rows_of_one_column_need_no_name(words, tmp_path):
     words.to_csv(tmp_path / "named.csv", index=False, header=["w"])
     words.to_csv(tmp_path / "bare.csv", index=False, header=False)
     assert predicted(run, tmp_path / "named.csv") == predicted(run, tmp_path / "bare.csv")
+
+
+@pytest.mark.parametrize("labels", ["1,0 -1,0 word", "1 \N{MINUS SIGN}1 word", "1 -1 word"])
+def test_labels_beside_a_word_are_numbers_if_those_of_a_model_are(labels, read):
+    text = "a;y\n" + "".join(f"0,5;{label}\n" for label in labels.split())
+    assert read(text).y.tolist() == labels.split()
+    y = read(text, known_labels=("-1", "1")).y
+    codes, unseen = encode_with(np.array([-1, 1]), y)
+    assert (codes.tolist(), unseen) == ([1, 0, -1], ["word"])
 
 
 @pytest.mark.parametrize("label", [0, 2])

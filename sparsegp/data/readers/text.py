@@ -253,11 +253,12 @@ class Text:
             return short_strings(found, self.name)[codes]
         if not all(map(number(".").fullmatch, {*self.columns.known_labels} - {"True", "False"})):
             return short_strings(found, self.name)[codes]  # like the classes; bools may be 0 and 1
-        if all(map(number(decimal).fullmatch, found)):
-            plain = [word.replace(decimal, ".").replace(MINUS, "-") for word in found]
-            if (labels := labels_from_text(plain, self.name)).dtype.kind != "U":
-                return labels[codes]  # else they are codes, which keep their marks
-        labels = labels_from_text(found, self.name)
-        if decimal == "," and labels.dtype.kind != "U":
+        is_number = number(decimal).fullmatch
+        swaps = str.maketrans({decimal: ".", MINUS: "-"})
+        plain = [word.translate(swaps) if is_number(word) else word for word in found]
+        labels = labels_from_text(plain, self.name)
+        if labels.dtype.kind == "U":  # words and codes, which keep their marks in training
+            return short_strings(plain if self.columns.known_labels else found, self.name)[codes]
+        if decimal == ",":
             self._require_no_point(texts, codes, found)
         return labels[codes]
