@@ -281,7 +281,7 @@ class GroupedCommand(click.Command):
                 is_eager=True,
                 expose_value=False,
                 callback=_take_config,
-                help="Read options that are not given here, such as n-active = 500.",
+                help="Read options and arguments that are not given here, such as n-active = 500.",
             ),
             click.Option(
                 ["--help-all"],

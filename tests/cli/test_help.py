@@ -78,8 +78,8 @@ def test_lists_that_are_given_repeatedly_are_joined(tmp_path):
 def test_options_from_a_file(files, tmp_path):
     path = tmp_path / "run.toml"
     text = f'out = "{tmp_path / "run"}"\nn-active = 9\nno-lazy = true\nseed = 1\nquiet = true'
-    path.write_text(text)
-    settings = told("train", files / "only.npz", "--config", path, "--seed", 2)["settings"]
+    path.write_text(f'{text}\ndata = "{files / "only.npz"}"')
+    settings = told("train", "--config", path, "--seed", 2)["settings"]
     assert (settings["n_active"], settings["seed"], settings["lazy"]) == (9, 2, False)
     path.write_text('n-active = "auto"')
     assert train.make_context("train", ["--config", str(path), "digits"]).params["n_active"] is None
