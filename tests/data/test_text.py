@@ -519,6 +519,7 @@ def test_what_is_given(read):
     assert found["zip"].tolist() == [f"{n:05d}" for n in range(40)]
     found = frame(read(rows, kinds="0=category", drop=["1", "-1"]))
     assert found.columns.tolist() == ["x0"]
+    assert [*read(text, id_column=0).beside] == ["zip"]
     found = frame(read(text, missing=["00003"], **given))
     assert np.flatnonzero(found["zip"].isna()).tolist() == [3]
     for wrong, message in {

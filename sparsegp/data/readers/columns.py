@@ -38,9 +38,9 @@ class Columns:
     drop : sequence of str, or str
         Columns to leave out, by name or number; or as a string, "a,b". In such strings, names
         with a comma must be in double quotes.
-    id_column : str, optional
-        A column that is not an input but is kept for output: see `Table.beside`. Rows that share
-        ids are held out together: see `Table.families`.
+    id_column : str or int, optional
+        A column, given likewise, that is not an input but is kept for output: see `Table.beside`.
+        Rows that share ids are held out together: see `Table.families`.
     header : bool, optional
         Whether the first row of a text file holds the column names.
     delimiter, decimal, encoding : str, optional
@@ -52,7 +52,7 @@ class Columns:
     label_column: str | int | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     drop: Sequence[str] = ()
-    id_column: str | None = None
+    id_column: str | int | None = None
     header: bool | None = None
     delimiter: str | None = None
     decimal: str | None = None
@@ -174,7 +174,7 @@ def places_of(columns: Columns, names: Sequence[str], source: str, named: bool =
     """
     place = partial(_place, names, named, source)
     known = columns.known_id if named and columns.known_id in names else None
-    asked = columns.id_column or known
+    asked = known if columns.id_column is None else columns.id_column
     ids = None if asked is None else place(asked, "id column")
     wanted, label = columns.names if named else None, columns.label_column
     asked = columns.weight_column
