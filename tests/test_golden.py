@@ -33,9 +33,12 @@ PRIOR = "v: lognormal(1, 1); l: lognormal(1, 1)"
 @cache
 def table(name):
     """Return training rows (X, y) and the inputs of held-out rows."""
-    rows = {"digits": 400, "cancer": 500}.get(name, 140)
+    rows = {"digits": 400, "cancer": 500, "moons": 300}.get(name, 140)
     load = {"cancer": "breast_cancer", "levels": "diabetes"}.get(name, name)
-    X, y = getattr(datasets, f"load_{load}")(return_X_y=True)
+    if name == "moons":
+        X, y = datasets.make_moons(400, noise=0.2, random_state=0)
+    else:
+        X, y = getattr(datasets, f"load_{load}")(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     X, y = np.asarray(X)[order], np.asarray(y)[order]
     if name == "levels":
@@ -61,6 +64,8 @@ def dense(data, method, **settings):
 RUNS = {
     "all": sparse("digits", n_active=40),
     "all, kernel as given": sparse("digits", calibration="none", panel=4),
+    "all, kernel searched": sparse("cancer", kernel="auto"),
+    "all, kernel searched, moons": sparse("moons", kernel="auto"),
     "active": sparse("digits", posterior="active", kernel="10*rbf + linear"),
     "adf": sparse("digits", posterior="adf"),
     "adf, all scores": sparse("wine", posterior="adf", lazy=False, lookahead=1, kernel="10*ard"),
