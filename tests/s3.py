@@ -1,7 +1,6 @@
 """A server of the S3 interface, which is a process of its own and speaks HTTP.
 
-Tests that need it are left out where moto's server or s3fs is not installed:
-`pip install "moto[s3]" flask flask-cors s3fs`.
+Tests that need it are left out where moto's server or s3fs is not installed.
 """
 
 import os
