@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import fields
-from inspect import cleandoc
+from inspect import cleandoc, signature
 from typing import Any, TypeVar
 
 import numpy as np
@@ -112,7 +112,8 @@ def parameters_of(estimator: Any) -> dict[str, Any]:
 
 def parameters_from(settings: Settings, owner: Any) -> dict[str, Any]:
     """Return the parameters of an estimator class that result in these settings."""
-    names, stored, known = {*owner._get_param_names()}, settings.to_json(), declared(type(settings))
+    names = signature(owner).parameters.keys()
+    stored, known = settings.to_json(), declared(type(settings))
     found = {name: value for name, value in stored.items() if name in names}
     if "settings" in names:
         others = stored.keys() - names - {"seed"}

@@ -16,9 +16,9 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -27,8 +27,6 @@ from typing import Any, ClassVar
 import dask
 import distributed
 import yaml
-from distributed.comm.addressing import get_address_host
-from distributed.utils import silence_logging_cmgr
 
 from sparsegp.errors import ClusterError, SettingsError, short
 from sparsegp.runtime.dask import DaskRuntime
@@ -52,6 +50,7 @@ SETTINGS = {
     "distributed.scheduler.worker-ttl": "60s",  # a hanging worker is killed by its nanny
     "distributed.comm.timeouts.connect": "10s",
 }
+ADDRESS = re.compile(r"((tcp|tls|wss?|ucxx?)://)?(\[[\da-fA-F:.]+\]|[^\s:/@]+):\d{1,5}")
 CLUSTER_KEYS = ("class", "scheduler", "scheduler_file")
 VALUE_TYPES = {"workers": (int,), "seconds": (int, float), "direct": (bool,)}
 """Types of the values of a cluster file that are not strings."""
@@ -101,16 +100,14 @@ def connect(
     """
     if isinstance(address, Path):
         address = _address_in(address)
-    try:
-        get_address_host(address)  # with an invalid address, Client would never return
-    except ValueError:
+    if not ADDRESS.fullmatch(address):  # Client would leave a half-open one behind
         raise SettingsError(
             f"{address} is not the address of a dask scheduler, such as tcp://10.0.0.5:8786"
-        ) from None
+        )
     options = {"direct_to_workers": direct, "set_as_default": False, "security": _security(tls)}
     options["timeout"] = seconds
     try:
-        with silence_logging_cmgr("critical"):
+        with _quiet_dask():
             client = _call_with_timeout(seconds, lambda: Client(address, **options))
     except Exception as error:
         # the answer of another kind of server is misread as a huge message size
@@ -130,7 +127,7 @@ def connect(
                 f"{seconds:g} s, but {n_workers} must be there; start workers with: dask worker "
                 f"{address}"
             ) from None
-        return _runtime(client, stack.pop_all().close)
+        return _runtime(address, client, stack.pop_all().close)
 
 
 def open_cluster_file(path: Path) -> DaskRuntime:
@@ -220,7 +217,7 @@ def _start(
     began = time.monotonic()
     try:
         with ExitStack() as stack, dask.config.set(SETTINGS):
-            stack.enter_context(silence_logging_cmgr("critical"))
+            stack.enter_context(_quiet_dask())
             cluster = stack.enter_context(_call_with_timeout(seconds, make))
             client = Client(cluster, **how)
             stack.callback(client.close)
@@ -233,22 +230,22 @@ def _start(
             f"{time.monotonic() - began:.0f} of {seconds:g} s); in a cluster file, check its "
             "options, or give it longer by 'seconds'"
         ) from error
-    if not re.match(r"tls|inproc|\w+://(127\.|localhost|\[::1)", client.scheduler.address):
+    if not re.match(r"tls|inproc|\w+://(127\.|localhost|\[::1)", cluster.scheduler_address):
         logging.getLogger(__name__).warning(
             "the cluster at %s does not use TLS: whoever reaches its ports can run code as you; "
             "see cluster/README.md",
-            client.scheduler.address,
+            cluster.scheduler_address,
         )
 
     def replenish() -> None:  # replaces workers that Dask has given up
         with suppress(Exception):  # some clusters maintain the number themselves
             cluster.scale(n_workers)
 
-    return _runtime(client, close, replenish)
+    return _runtime(name, client, close, replenish)
 
 
 def _runtime(
-    client: Client, close: Callable[[], None], *replenish: Callable[[], None]
+    name: str, client: Client, close: Callable[[], None], *replenish: Callable[[], None]
 ) -> DaskRuntime:
     """Return a runtime of the workers of a client; if they are gone, close what was open."""
     try:
@@ -256,9 +253,25 @@ def _runtime(
     except Exception as error:
         close()
         raise ClusterError(
-            f"the cluster at {client.scheduler.address} went away ({_short(error)}); check that "
-            "its scheduler runs"
+            f"{name} went away ({_short(error)}); check that the scheduler runs"
         ) from error
+
+
+@contextmanager
+def _quiet_dask() -> Iterator[None]:
+    """Show only critical messages of Dask."""
+
+    def is_shown(record: logging.LogRecord) -> bool:  # a handler may serve other loggers too
+        return record.levelno >= logging.CRITICAL or not record.name.startswith("distributed")
+
+    handlers = [*logging.getLogger("distributed").handlers]
+    for handler in handlers:
+        handler.addFilter(is_shown)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(is_shown)
 
 
 def _call_with_timeout(seconds: float, make: Callable[[], Any]) -> Any:

@@ -69,7 +69,7 @@ class DaskRuntime(Runtime):
         replenish: Callable[[], None] = do_nothing,
     ) -> None:
         super().__init__()
-        self._client, self._close, self._replenish = client, close, replenish
+        self.client, self._close, self._replenish = client, close, replenish
         self._lock = threading.RLock()
         self._factory: Callable[..., Any] = do_nothing
         self._inputs: Sequence[Inputs] = ()
@@ -79,12 +79,12 @@ class DaskRuntime(Runtime):
         self._lost: set[str] = set()
         self._leaving: set[str] = set()  # being retired
         self._next_rebalance = 0.0
-        self.n_workers = max(1, len(known_workers(self._client)))  # expected number
+        self.n_workers = max(1, len(known_workers(self.client)))  # expected number
         client.subscribe_topic("all", self._on_retirement_event)
 
     def run_in_workers(self, function: Callable[..., Any]) -> list[Any]:
         """Call a function in each worker; it gets the worker as `dask_worker`, if it takes that."""
-        client, options = self._client, {"callback_timeout": self.no_worker_timeout}
+        client, options = self.client, {"callback_timeout": self.no_worker_timeout}
         found = client.sync(client.run, function, on_error="ignore", **options)
         return [found[address] for address in sorted(found)]
 
@@ -135,7 +135,7 @@ class DaskRuntime(Runtime):
     ) -> Generator[tuple[int, Any], None, None]:
         """Call a function once for each task, on workers chosen by Dask."""
         wait: Any = distributed.wait  # distributed is only partly typed
-        client, seen = self._client, time.monotonic()
+        client, seen = self.client, time.monotonic()
         common = shared_future(client, (function, shared))
         pending = {
             client.submit(run_task, common, cloudpickle.dumps(task), index, pure=False): index
@@ -150,7 +150,7 @@ class DaskRuntime(Runtime):
                     yield pending.pop(future), self._task_answer(future)
                 if not ended:
                     check()
-                    seen = time.monotonic() if known_workers(self._client) else seen
+                    seen = time.monotonic() if known_workers(self.client) else seen
                     self._require_worker_since(seen)
         finally:
             with suppress(*LOST):
@@ -160,7 +160,7 @@ class DaskRuntime(Runtime):
         """Drop the blocks and shut down what was started for this runtime."""
         with suppress(Exception):  # scheduler or client may have ended
             self._forget()
-            self._client.unsubscribe_topic("all")
+            self.client.unsubscribe_topic("all")
             self._retire()
         close, self._close = self._close, do_nothing
         close()
@@ -194,7 +194,7 @@ class DaskRuntime(Runtime):
             try:
                 return future.result(timeout=PULSE_SECONDS)
             except TimeoutError:
-                worker, now = known_workers(self._client).get(address), time.monotonic()
+                worker, now = known_workers(self.client).get(address), time.monotonic()
             except LOST as error:
                 raise WorkerLostError(str(error)) from error
             if worker is None:
@@ -210,9 +210,9 @@ class DaskRuntime(Runtime):
         """Return the answer of a task that has ended, or raise its exception."""
         try:
             # via the scheduler, which knows of lost workers; direct calls notice after 30 s
-            answer = pickle.loads(self._client.gather(future, direct=False))
+            answer = pickle.loads(self.client.gather(future, direct=False))
         except LOST as error:
-            known_workers(self._client)  # raises if the scheduler does not answer
+            known_workers(self.client)  # raises if the scheduler does not answer
             raise ClusterError(
                 f"a task lost its worker again and again ({error}); check the memory of the workers"
             ) from error
@@ -285,7 +285,7 @@ class DaskRuntime(Runtime):
 
     def _usable(self) -> set[str]:
         """Return the workers on which blocks may be built."""
-        workers = known_workers(self._client).items()
+        workers = known_workers(self.client).items()
         running = {address for address, worker in workers if worker["status"] == "running"}
         return running - self._lost - self._leaving
 
@@ -293,12 +293,12 @@ class DaskRuntime(Runtime):
         """Create an actor on each worker that has none."""
         kind = {"actor": True, "pure": False, "allow_other_workers": False}
         made = {
-            address: self._client.submit(Host, workers=[address], **kind)
+            address: self.client.submit(Host, workers=[address], **kind)
             for address in sorted(set(addresses) - self._hosts.keys())
         }
         for address, future in made.items():
             try:
-                with self._client.as_current():  # the default client may be another one
+                with self.client.as_current():  # the default client may be another one
                     self._hosts[address] = future, self._wait(address, future)
             except WorkerLostError as loss:
                 self._handle_lost_worker(address, loss)
@@ -321,7 +321,7 @@ class DaskRuntime(Runtime):
         for index in blocks:
             del self._address_of[index]
         with suppress(KeyError, *LOST):
-            self._client.cancel([self._hosts.pop(address)[0]], force=True)
+            self.client.cancel([self._hosts.pop(address)[0]], force=True)
         return blocks
 
     def _forget(self) -> None:
@@ -360,7 +360,7 @@ class DaskRuntime(Runtime):
             return
         self._next_rebalance = now + self.rebalance_interval
         self._replenish()
-        self._client.submit(do_nothing, pure=False)  # else the scheduler may count as idle
+        self.client.submit(do_nothing, pure=False)  # else the scheduler may count as idle
         usable = self._usable()
         for address in self._leaving & self._hosts.keys() if usable else ():
             blocks = self._drop_host(address)
@@ -371,11 +371,11 @@ class DaskRuntime(Runtime):
 
     def _retire(self) -> None:
         """Request again the retirements that were refused."""
-        client = self._client
+        client = self.client
         if waiting := list(self._leaving - self._hosts.keys()):
             with suppress(*LOST):
                 client.sync(client.retire_workers, waiting, callback_timeout=SCHEDULER_SECONDS)
-            self._leaving &= known_workers(self._client).keys()
+            self._leaving &= known_workers(self.client).keys()
 
     def _rebalance(self, usable: set[str]) -> None:
         """Drop blocks of the fullest workers, to be rebuilt on others, if the load is uneven."""

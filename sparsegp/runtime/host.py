@@ -106,6 +106,8 @@ def known_workers(client: Any) -> dict[str, dict[str, Any]]:
         If the scheduler does not answer.
     """
     try:
+        # `client.scheduler_info()` hides that it does not answer, and may lack workers: Dask
+        # overwrites it, now and then, by a short one
         found = client.sync(client.scheduler.identity, callback_timeout=SCHEDULER_SECONDS)
     except (*LOST, AttributeError, ValueError) as error:  # it has ended, or the client is closed
         raise ClusterError(

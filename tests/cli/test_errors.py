@@ -67,7 +67,7 @@ REFUSED = [
     ("train pair.npz --checkpoint-every 0", "--checkpoint-every must be at least 1, got 0"),
     ("train pair.npz --workers 0", "workers must be at least 1, got 0"),
     ("train pair.npz --workers 1 --threads 1", "only one option .*; got --threads and --workers"),
-    ("train pair.npz --scheduler nonsense://x", "nonsense://x is not the address of a dask"),
+    ("train pair.npz --scheduler nonsense://x:1", "nonsense://x:1 is not the address of a dask"),
     ("train pair.npz --scheduler tls://a:word@b:1", r"tls://\*\*\*@b:1 is not the address[^@]*$"),
     ("train pair.npz --scheduler-file /nothing.json", r"/nothing\.json cannot be read"),
     ("train pair.npz --scheduler a:1 --tls ~nobody-at-all", r"must hold ca\.pem"),

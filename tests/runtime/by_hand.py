@@ -9,11 +9,20 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import Any, Self
 
-from distributed import Client
+from distributed import Client, Security
 
-from sparsegp.runtime.clusters import _security, connect
+from sparsegp.runtime.clusters import connect
 from sparsegp.runtime.dask import DaskRuntime
+from sparsegp.runtime.host import known_workers
 from tests.processes import PATIENCE, environment, start_python, wait_until
+
+
+def security(tls: Path | None) -> Security:
+    if tls is None:
+        return Security()
+    ca, cert, key = (str(tls / f"{name}.pem") for name in ("ca", "cert", "key"))
+    options = {"tls_ca_file": ca, "tls_client_cert": cert, "tls_client_key": key}
+    return Security(require_encryption=True, **options)
 
 
 class Cluster:
@@ -41,7 +50,7 @@ class Cluster:
         for _ in range(self.n_workers):
             self.add()
         gc.collect()  # a client of an earlier test, finalized while this one starts, would hang
-        how = {"scheduler_file": str(self.file), "security": _security(self.tls)}
+        how = {"scheduler_file": str(self.file), "security": security(self.tls)}
         self.client: Any = Client(**how, set_as_default=False)
         self.client.wait_for_workers(self.n_workers, timeout=PATIENCE)
         return self
@@ -79,8 +88,7 @@ class Cluster:
         return runtime
 
     def names(self) -> set[str]:
-        found: dict[str, Any] = self.client.sync(self.client.scheduler.identity)
-        return {worker["name"] for worker in found["workers"].values()}
+        return {worker["name"] for worker in known_workers(self.client).values()}
 
     def ended(self, name: str, seconds: float = PATIENCE) -> int | None:
         """Return the exit code of a worker, None if it does not end in time."""

@@ -38,7 +38,7 @@ def answers(where, **options):
     with open_runtime(where, **options) as runtime:
         runtime.build(Tally, parts(2))
         assert runtime.map_blocks("name") == ["block 0", "block 1"]
-        return runtime._client.scheduler.address
+        return runtime.client.scheduler_info()["address"]
 
 
 def test_words():
@@ -234,7 +234,7 @@ def test_local_workers_are_reached_from_this_process_alone(local_runtime):
             found = process.net_connections("inet")
             listening += [each.laddr for each in found if each.status == psutil.CONN_LISTEN]
     assert {place.ip for place in listening} == {"127.0.0.1"}
-    address = local_runtime._client.scheduler.address
+    address = local_runtime.client.scheduler_info()["address"]
     assert address.startswith("tls://")
     for scheme in ("tcp", "tls"):
         with pytest.raises(ClusterError):
@@ -262,5 +262,5 @@ def test_what_was_open_is_closed_if_the_scheduler_goes_away(tmp_path):
         cluster.scheduler.kill()
         cluster.scheduler.wait()
         with pytest.raises(ClusterError, match="went away"):
-            _runtime(cluster.client, lambda: closed.append(True))
+            _runtime("it", cluster.client, lambda: closed.append(True))
     assert closed == [True]

@@ -102,7 +102,7 @@ def test_tasks_of_a_lost_worker_are_done_elsewhere(local_runtime, tmp_path):
 
 @pytest.mark.slow
 def test_what_tasks_share_outlives_its_worker(local_runtime):
-    client = local_runtime._client
+    client = local_runtime.client
     shared = shared_future(client, bytes(12 << 20))
     assert client.submit(len, shared, pure=False).result(timeout=PATIENCE) == 12 << 20
     for holder in client.who_has([shared])[shared.key]:

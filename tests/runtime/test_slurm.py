@@ -174,7 +174,7 @@ def test_jobs_as_workers(slurm, tmp_path, monkeypatch):
     ready = yaml.safe_load((FOLDER / "cluster.yaml").read_text())
     path.write_text(yaml.safe_dump({**ready, "workers": 2, "memory": "500MB", "seconds": 60}))
     with open_runtime(path) as runtime:
-        assert runtime._client.scheduler.address.startswith("tls://")
+        assert runtime.client.scheduler_info()["address"].startswith("tls://")
         runtime.build(Tally, parts(2))
         assert len(set(runtime.map_blocks("process"))) == 2
         keys = list(tmp_path.glob(".dask-jobqueue*key*"))

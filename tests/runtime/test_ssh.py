@@ -100,7 +100,7 @@ def test_machines_over_ssh_with_a_certificate(server, tmp_path):
         dask.config.set({"distributed.comm.require-encryption": True, **tls}),
         open_runtime(cluster_file(tmp_path, server)) as runtime,
     ):
-        assert runtime._client.scheduler.address.startswith("tls://127.0.0.1")
+        assert runtime.client.scheduler_info()["address"].startswith("tls://127.0.0.1")
         assert runtime.n_workers == 2
         runtime.build(Tally, parts(2))
         processes = set(runtime.map_blocks("process"))
