@@ -5,6 +5,7 @@ import logging
 import re
 import sys
 from dataclasses import replace
+from functools import partial
 
 import distributed
 import numpy as np
@@ -118,10 +119,10 @@ def test_arrays_of_the_row_blocks(task):
         Training(table_from_arrays(X, y), settings, runtime=runtime) as run,
     ):
         run.build()
-        stub, blocks = 0, runtime._blocks
+        stub, of_blocks = 0, partial(runtime.map_blocks, "__getattribute__")
         for _ in run.include(d):
-            stub = max(stub, sum(M.nbytes for b in blocks for panels in b.stubs for M in panels))
-        inputs = sum(block.X.nbytes for block in blocks)
+            stub = max(stub, sum(M.nbytes for b in of_blocks("stubs") for each in b for M in each))
+        inputs = sum(X.nbytes for X in of_blocks("X"))
         saved = sum(array.nbytes for array in run.active.arrays().values())
     found = estimate(Shape(n, 6, n_classes, d, settings, n_threads=2))
     assert found["blocks"]["inputs"] == inputs
