@@ -45,7 +45,7 @@ def estimate(data: str, test: str | None, as_json: bool, **options: Any) -> None
     The time is a rough estimate for the final fit, from a short benchmark of matrix products on one
     thread of this machine. A search for the kernel usually takes up to a minute more, or with over
     16,000 rows one or two minutes. Its memory is included. If it chooses the number of active rows,
-    the time with 2000 or 4000 is shown too, if memory and half of the rows suffice for them.
+    the time with 2000, 4000 or 8000 is shown too, if memory and half of the rows suffice.
 
     The options are those of `train`. With --workers, memory is that of processes on this machine.
     With --cluster, the number of workers is read from the file; nothing is started.
