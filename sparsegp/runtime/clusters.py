@@ -51,6 +51,7 @@ SETTINGS = {
     "distributed.comm.timeouts.connect": "10s",
 }
 ADDRESS = re.compile(r"((tcp|tls|wss?|ucxx?)://)?(\[[\da-fA-F:.]+\]|[^\s:/@]+):\d{1,5}")
+"""Pattern of the addresses of schedulers."""
 CLUSTER_KEYS = ("class", "scheduler", "scheduler_file")
 VALUE_TYPES = {"workers": (int,), "seconds": (int, float), "direct": (bool,)}
 """Types of the values of a cluster file that are not strings."""
