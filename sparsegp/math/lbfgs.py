@@ -100,18 +100,18 @@ class Ascent:
         return gain
 
     def _direction(self, solve: Callable[[Doubles], Doubles]) -> Doubles:
-        residual = self.gradient.copy()
-        pairs = list(zip(self.steps, self.changes, strict=True))
-        weights = []
-        for step, change in reversed(pairs):
-            weights.append(np.vdot(step, residual) / np.vdot(step, change))
+        residual, weights = self.gradient.copy(), []
+        both = zip(self.steps, self.changes, strict=True)
+        pairs = [(step, change, np.vdot(step, change)) for step, change in both]
+        for step, change, curvature in reversed(pairs):
+            weights.append(np.vdot(step, residual) / curvature)
             residual -= weights[-1] * change
         direction = solve(residual)
         if pairs:
-            step, change = pairs[-1]
-            direction *= np.vdot(step, change) / np.vdot(change, solve(change))
-        for (step, change), weight in zip(pairs, reversed(weights), strict=True):
-            direction += step * (weight - np.vdot(change, direction) / np.vdot(step, change))
+            _, change, curvature = pairs[-1]
+            direction *= curvature / np.vdot(change, solve(change))
+        for (step, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
+            direction += step * (weight - np.vdot(change, direction) / curvature)
         return direction
 
     def rewind(self, rounds: int) -> "Ascent":
