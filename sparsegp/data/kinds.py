@@ -315,7 +315,8 @@ def _numbers_rows(name: str, place: int, tally: Tally) -> bool:
     if tally.missing or n < 2 or len(np.unique(drawn)) < len(drawn):
         return False
     span = tally.high[0] - low
-    if ID.fullmatch(name) or (span < 2 * n and n >= MIN_NUMBERED):
+    is_dense = span < min(2 * n, len(drawn) ** 2 / 20)  # 10 pairs of those drawn alike by chance
+    if ID.fullmatch(name) or (is_dense and n >= MIN_NUMBERED):
         return True
     return bool(place == 0 and low in (0, 1) and span == n - 1 and (np.diff(drawn) > 0).all())
 

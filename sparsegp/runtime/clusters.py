@@ -50,7 +50,7 @@ SETTINGS = {
     "distributed.scheduler.worker-ttl": "60s",  # a hanging worker is killed by its nanny
     "distributed.comm.timeouts.connect": "10s",
 }
-ADDRESS = re.compile(r"((tcp|tls|wss?|ucxx?)://)?(\[[\da-fA-F:.]+\]|[^\s:/@]+):\d{1,5}")
+ADDRESS = re.compile(r"((tcp|tls|wss?|ucxx?)://)?(\[[\da-fA-F:.]+(%\w+)?\]|[^\s:/@]+):\d{1,5}")
 """Pattern of the addresses of schedulers."""
 CLUSTER_KEYS = ("class", "scheduler", "scheduler_file")
 VALUE_TYPES = {"workers": (int,), "seconds": (int, float), "direct": (bool,)}

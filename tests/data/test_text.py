@@ -720,12 +720,17 @@ def test_a_label_without_a_name_stays_where_it_was(label, tmp_path):
 def test_blank_lines_of_one_column_are_no_rows_left_out(tmp_path):
     ROWS[["a", "y"]].to_csv(tmp_path / "a.csv", index=False)
     run, new = train_quickly(tmp_path / "a.csv"), tmp_path / "new.csv"
-    new.write_text('a\n1\n""\n3\n\n\n')
-    assert predicted(run, new).count("\n") == 1 + 3
+    for text in ('a\n1\n""\n3\n\n\n', "\na\n1\n2\n3\n"):
+        new.write_text(text)
+        assert predicted(run, new).count("\n") == 1 + 3
     new.write_text("a\n1\n\n3\n")
     for data, text in {new: None, "-": new.read_text()}.items():
         refused = invoke("predict", run, data, "--out", "-", code=2, text=text).stderr
         assert "line 3 is blank, in a file of one column" in refused
+    ROWS[["a", "y"]].assign(a=np.where(ROWS["a"] > 0, "x\n\nz", "w")).to_csv(new, index=False)
+    run = train_quickly(new)
+    new.write_text('a\n"x\n\nz"\nw\n')
+    assert predicted(run, new).count("\n") == 1 + 2
 
 
 def test_decimal_commas_of_one_column_might_delimit_a_label(tmp_path):

@@ -1,5 +1,6 @@
 """Reader of delimited text, with pandas."""
 
+import csv
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -229,16 +230,19 @@ class Text:
         return filled
 
     def _require_no_blank_line(self) -> None:
-        """Raise a `DataError` if a blank line, which is no row for pandas, is above a row."""
-        blank = 0
-        with text_of(self.name, self.layout.encoding) as file:
-            for number, line in enumerate(file, 1 + self.columns.before[0]):
-                if blank and line.strip():
+        """Raise a `DataError` if a blank line, which is no row for pandas, is above a value."""
+        blank, above = 0, sum(self.above)
+        with text_of(self.name, self.layout.encoding) as file, suppress(csv.Error):
+            for row in (reader := csv.reader(file)):
+                if not row or (row[0] and not "".join(row).strip()):  # "" is a missing value
+                    blank = blank or (0 if above else reader.line_num + self.columns.before[0])
+                elif above:
+                    above -= 1
+                elif blank:
                     raise DataError(
                         f"{self.name}, line {blank} is blank, in a file of one column: remove it "
                         'or, if it stands for a missing value, write "" or NA'
                     )
-                blank = blank or (0 if line.strip() else number)
 
     def labels(self, place: int, texts: Any, is_id: bool) -> Any:
         """Return labels, of one type, or ids as strings; raise a `DataError` if one is missing."""
