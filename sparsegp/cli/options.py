@@ -73,12 +73,12 @@ def of_setting(setting: Setting) -> Options:
     def completed(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
         return [each for each in map(str, setting.names) if each.startswith(begun)]
 
-    def number(given: str) -> Any:
+    def converted(given: str) -> Any:
         return None if given == setting.word else click.INT(given)
 
     how: dict[str, Any] = {"type": setting.kind, "shell_complete": completed}
     if setting.word:
-        metavar, how["type"] = f"{metavar}|{setting.word}", number
+        metavar, how["type"] = f"{metavar}|{setting.word}", converted
     return click.option(name, setting.name, metavar=metavar, help=words, **how)
 
 
