@@ -28,17 +28,20 @@ class _Limit:
         self.holders: list[int] = []
         self.limits: Any = None
 
-    def hold(self, thread: int) -> None:
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        thread = threading.get_ident()
         with self.lock:
             if not self.holders:
                 self.limits = _libraries("blas").limit(limits=1)
                 _leave_control()
             self.holders.append(thread)
-
-    def release(self, thread: int) -> None:
-        with self.lock:
-            self.holders.remove(thread)
-            self._restore_if_last()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.holders.remove(thread)
+                self._restore_if_last()
 
     def after_fork(self) -> None:
         """Forget, in the child process, the threads that exist only in the parent."""
@@ -88,13 +91,8 @@ def single_threaded_blas() -> Iterator[None]:
     A limit that another thread has set directly with threadpoolctl, and still holds, is unchanged.
     """
     keep_freed_memory()
-    thread = threading.get_ident()
-    with _libraries("openmp").limit(limits=1):
-        _LIMIT.hold(thread)
-        try:
-            yield
-        finally:
-            _LIMIT.release(thread)
+    with _libraries("openmp").limit(limits=1), _LIMIT.held():
+        yield
 
 
 def limit_this_thread() -> None:

@@ -30,14 +30,13 @@ class StopRequest:
 
     def __init__(self, at_once: str = "", code: int = Interrupted.exit_code) -> None:
         self.at_once, self.code = at_once, code
-        self._requested = ""
-        self._outer: StopRequest | None = None
+        self._outermost, self._received = self, ""
         self._former: dict[signal.Signals, Any] = {}
 
     @property
     def requested(self) -> str:
         """Name of the signal that was received, or ""."""
-        return self._requested or (self._outer.requested if self._outer is not None else "")
+        return self._outermost._received
 
     def check(self) -> None:
         """Raise an error if a signal was received.
@@ -51,7 +50,7 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         owner = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-        self._outer = owner if isinstance(owner, StopRequest) else None
+        self._outermost = owner._outermost if isinstance(owner, StopRequest) else self
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
                 former = signal.getsignal(number)  # None if it is handled outside Python
@@ -67,19 +66,12 @@ class StopRequest:
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
             raise KeyboardInterrupt
-        request: StopRequest | None = self
-        while request is not None:
-            request._requested = signal.Signals(number).name
-            request = request._outer
+        self._outermost._received = signal.Signals(number).name
         if self.at_once:
-            words = f"stopped by {self._requested}; {self.at_once}"
-            if _importing(frame):
+            words = f"stopped by {self.requested}; {self.at_once}"
+            while frame is not None and frame.f_code.co_filename != IMPORTS:
+                frame = frame.f_back
+            if frame is not None:  # during an import
                 os.write(2, f"{words}\n".encode())
                 os._exit(self.code)
             raise StoppedAtOnce(words)
-
-
-def _importing(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_filename != IMPORTS:
-        frame = frame.f_back
-    return frame is not None

@@ -93,14 +93,16 @@ def test_the_curve_leaves_out_what_is_not_known():
 
 def test_runs_with_other_settings_or_data_are_not_resumed(tmp_path):
     X, y, _ = data_for("all")
-    settings = {"n_active": 40, "lookahead": 4, **ADF}
+    weights = 1.0 + np.arange(len(y)) % 3
+    settings = {"n_active": 40, "lookahead": 4, "sample_weight": weights, **ADF}
     how = {"out": tmp_path, "resume": True}
     with pytest.raises(Interrupted):
         sparsegp.train(X, y, **settings, out=tmp_path, progress=Stopper(3))
     with pytest.raises(SettingsError, match="n_active was 40 and is now not given"):
         sparsegp.train(X, y, **{**settings, "n_active": None}, **how)
-    with pytest.raises(SettingsError, match="the training data, or names"):
-        sparsegp.train(X[::-1], y[::-1], **settings, **how)
+    for rows, w in (((X[::-1], y[::-1]), weights), ((X, y), weights[::-1])):
+        with pytest.raises(SettingsError, match="the training data, or names"):
+            sparsegp.train(*rows, **{**settings, "sample_weight": w}, **how)
     with pytest.raises(StoreError, match="holds an unfinished run"):
         sparsegp.train(X, y, **settings, out=tmp_path)
 

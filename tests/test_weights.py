@@ -14,9 +14,9 @@ import sparsegp
 from sparsegp import SparseGPClassifier
 from sparsegp.data import as_table, table_from_arrays
 from sparsegp.data.copies import effective_rows
-from sparsegp.errors import DataError, Interrupted, NumericalError, SettingsError
+from sparsegp.errors import DataError, NumericalError, SettingsError
 from tests.processes import invoke, predicted, told, train_quickly
-from tests.runs import Stopper, nlpp
+from tests.runs import nlpp
 
 N = 300
 X, Y = load_digits(return_X_y=True)
@@ -108,14 +108,6 @@ def test_the_posterior_is_that_of_copies_that_are_not_merged(posterior, per_clas
     other, other_variance = copies.latent_mean_and_variance(x)
     np.testing.assert_allclose(mean, other, atol=1e-4)
     np.testing.assert_allclose(variance, other_variance, atol=1e-4)
-
-
-def test_a_run_with_other_weights_is_of_other_data(tmp_path):
-    with pytest.raises(Interrupted):
-        train(X, Y, sample_weight=W, out=tmp_path / "run", progress=Stopper(1))
-    with pytest.raises(SettingsError, match="names of their columns, changed"):
-        train(X, Y, sample_weight=np.roll(W, 1), out=tmp_path / "run", resume=True)
-    train(X, Y, sample_weight=W, out=tmp_path / "run", resume=True)
 
 
 def test_a_search_heeds_weights():

@@ -100,7 +100,7 @@ def searches(train: "Table", settings: Any) -> bool:
 
     from sparsegp.data import summarise
     from sparsegp.fit.prepare import Prepared, choose_scaling
-    from sparsegp.fit.rows import unsuited
+    from sparsegp.fit.tune import unsuited
     from sparsegp.learning.plan import MIN_ROWS_FOR_SEARCH
 
     if settings.kernel != AUTO or len(train.X) < MIN_ROWS_FOR_SEARCH:

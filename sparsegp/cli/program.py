@@ -61,7 +61,8 @@ class Command(click.Command):
             sys.stdout.reconfigure(errors="backslashreplace")  # for characters it cannot encode
         logger, handler = logging.getLogger("sparsegp"), _Warnings()
         logger.addHandler(handler)
-        logging.getLogger("distributed.client").addFilter(_is_silent)
+        silent = logging.getLogger("distributed.client")  # a traceback for a lost scheduler
+        silent.disabled = True
         former, sys.unraisablehook = sys.unraisablehook, _unless_interrupted
         try:
             with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # errors follow
@@ -79,7 +80,7 @@ class Command(click.Command):
             show([line], err=True)
         finally:
             logger.removeHandler(handler)
-            logging.getLogger("distributed.client").removeFilter(_is_silent)
+            silent.disabled = False
             sys.unraisablehook = former
         sys.exit(code)
 
@@ -134,11 +135,6 @@ def require_address_space() -> None:
             f"the address space of a process must be at least {size(needed)} on this machine, and "
             f"is limited to {size(limit)}; raise the limit, ulimit -v"
         )
-
-
-def _is_silent(_: logging.LogRecord) -> bool:
-    """Drop all messages: Dask logs a traceback for a lost scheduler, and an error line follows."""
-    return False
 
 
 def _unless_interrupted(found: "sys.UnraisableHookArgs") -> None:

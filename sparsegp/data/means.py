@@ -118,7 +118,7 @@ def learn_means(
             places, of_places = part[column.name]
             sums.reshape(-1, sums.shape[-1])[places] += of_places
         sums = sums[:, len(column.levels) : -2]
-        agreement = _agreement(sums[..., :-1], values, weights)
+        agreement = agreement_of(sums[..., :-1], values, weights)
         if _share_with_others(sums[..., -1]) > 0.5 and agreement > AGREEING:
             means = _means(sums[..., :-2], overall).round(6).swapaxes(0, 1)
             of_levels = means.reshape(len(column.rare), -1).tolist()
@@ -195,7 +195,7 @@ def _share_with_others(counts: Doubles) -> float:
     return float((several * (total[total > 1.0] > several)).sum() / max(several.sum(), 1.0))
 
 
-def _agreement(sums: Doubles, values: Doubles, weights: Doubles) -> float:
+def agreement_of(sums: Doubles, values: Doubles, weights: Doubles) -> float:
     """Return how far labels of the same level agree across folds, in standard errors.
 
     That is the sum of products of deviations from the overall mean in two folds, over all pairs of

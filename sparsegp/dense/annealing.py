@@ -158,11 +158,11 @@ def _log_weight(bridge: Bridge, number: int, inverse: Sequence[float]) -> float:
     log_weight, log_ratio = 0.0, bridge.log_ratio(latent)
     for t, (former, new) in enumerate(pairwise(inverse), 1):
         log_weight += (new - former) * log_ratio
-        latent, log_ratio = _slice(bridge, latent, log_ratio, new, bridge.generator(number, t))
+        latent, log_ratio = slice_step(bridge, latent, log_ratio, new, bridge.generator(number, t))
     return log_weight
 
 
-def _slice(
+def slice_step(
     bridge: Bridge, latent: Doubles, log_ratio: float, inverse: float, rng: np.random.Generator
 ) -> tuple[Doubles, float]:
     """Return latent values and their log ratio after an elliptical slice sampling step."""

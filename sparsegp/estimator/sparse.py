@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, vstack
 
-from sparsegp.data import Table, as_table, effective_rows, encode_with
+from sparsegp.data import as_table, effective_rows, encode_with
 from sparsegp.data.encoding import Encoding
 from sparsegp.data.frames import as_pandas, is_frame, real_numbers
 from sparsegp.errors import DataError, SettingsError, quoted
@@ -98,7 +98,14 @@ class SparseEstimator(GPEstimator):
         rows = FirstRows(X if is_frame(X) else inputs, labels, sample_weight)
         rows = rows if former is None else former.joined(rows)
         if is_first or rows.are_due or not rows.lack(classes, self.model_.encoding):
-            self._fit_first_rows(rows, classes, None if is_first else new)
+            again = not is_first
+            try:
+                self._fit(rows.X, rows.y, rows.weights, classes, again=again, is_part=True)
+            except DataError as error:
+                if again:
+                    replace(new, is_part=True).learnt()  # raises if these alone are at fault
+                    raise DataError(f"with the rows of earlier calls before it, {error}") from None
+                raise
             rows = replace(rows, fitted=rows.sizes)
         else:
             self._update(X, y, sample_weight, classes)
@@ -107,17 +114,6 @@ class SparseEstimator(GPEstimator):
             logger.warning("too few %s in the first %d, which chose the kernel", lack, len(rows.y))
         self._first_rows = deepcopy(rows) if lack and len(rows.y) < MOST_ROWS else None
         return self
-
-    def _fit_first_rows(self, rows: "FirstRows", classes: Labels | None, new: Table | None) -> None:
-        """Fit to all first rows; if possible, errors number rows among the new ones, if any."""
-        try:
-            again = new is not None
-            self._fit(rows.X, rows.y, rows.weights, classes, again=again, is_part=True)
-        except DataError as error:
-            if new is None:
-                raise
-            replace(new, is_part=True).learnt()
-            raise DataError(f"with the rows of earlier calls before it, {error}") from None
 
     def _update(self, X: Any, y: Any, sample_weight: Any, classes: Labels | None = None) -> Self:
         """Update the model with new rows only; the active set grows up to `n_active`."""

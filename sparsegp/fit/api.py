@@ -132,7 +132,8 @@ def fit(
     store = run.folder()
     with run.opened() as how:
         runtime, found = how["runtime"], None
-        table = table.learnt(runtime.scheduler(), settings.is_regression)
+        scheduler = runtime.scheduler()
+        table = table.learnt(scheduler, settings.is_regression)
         if settings.is_regression:
             _warn_of_skew(table.y, table.source)
         rows: Table | Prepared = table
@@ -144,7 +145,7 @@ def fit(
         if limits is not None or settings.kernel == AUTO:
             more = {"block_rows": BLOCK_ROWS.checked(block_rows), "scratch": folder is not None}
             check: Any = partial(require_memory, table, test, runtime=runtime, **more)
-            rows = prepare(table, test, settings, runtime, partial(check, settings=settings))
+            rows = prepare(table, test, settings, scheduler, partial(check, settings=settings))
             if store is not None:  # errors in rows or settings come before anything is deleted
                 store.prepare_for_search()
             where: dict[str, Any] = {"out": run.out, "resume": run.resume, "progress": run.shown}

@@ -161,7 +161,14 @@ class SparseRun(Run[SparseModel]):
         self.runtime.build(factory, parts)
         self._restore()
         if messages := self._recovery():
-            self._replay(messages)
+            seconds = self.seconds()
+            self.progress.start(len(self.active), "rows", "restore")
+            for method, args in messages:
+                self.runtime.map_blocks(method, *args)
+                if method == "include":
+                    self.progress.update(args[0].stop)
+            self.progress.finish()
+            self.start_clock(seconds)  # without the time of this
 
     def _parts(
         self,
@@ -222,16 +229,6 @@ class SparseRun(Run[SparseModel]):
             d, n_kernels = len(arrays["rows"]), len(of.kernels)
             require_shapes(arrays, self.active.shapes(d, p, n_kernels, of.n_latent))
             self.active = type(self.active).from_arrays(arrays, self.settings.order.slots)
-
-    def _replay(self, messages: list[Message]) -> None:
-        seconds = self.seconds()
-        self.progress.start(len(self.active), "rows", "restore")
-        for method, args in messages:
-            self.runtime.map_blocks(method, *args)
-            if method == "include":
-                self.progress.update(args[0].stop)
-        self.progress.finish()
-        self.start_clock(seconds)
 
     def _recovery(self) -> list[Message]:
         """Return the messages that bring a new block to the current state."""

@@ -34,7 +34,6 @@ from sparsegp.likelihoods import SiteRule
 from sparsegp.lists import join_first
 from sparsegp.math.hashing import hashes_of_rows
 from sparsegp.memory import DRAWN_ROWS
-from sparsegp.runtime import Runtime
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
 
@@ -132,22 +131,22 @@ def prepare(
     train: Table,
     held_out: Table | None,
     settings: TrainSettings | DenseSettings,
-    runtime: Runtime,
+    scheduler: Any = None,
     check: Callable[[int], None] = lambda n_classes: None,
 ) -> Prepared:
     """Encode the labels, compute statistics of the inputs in one pass, and choose their scaling.
 
     Copies are merged first wherever rows may have weights, as choices are judged by left-out rows,
     which their copies would predict. Scaling and standardisation of targets count each remaining
-    row once, whatever its weight. A runtime of threads reads the rows in these threads, whatever
-    Dask's default scheduler.
+    row once, whatever its weight.
 
     Parameters
     ----------
     train, held_out : Table
         Training and test rows.
     settings : TrainSettings or DenseSettings
-    runtime : Runtime
+    scheduler : str or callable, optional
+        Dask scheduler that reads the rows; Dask's default if omitted.
     check : callable
         Called with the number of classes before the statistics are computed.
 
@@ -158,7 +157,6 @@ def prepare(
     SettingsError
         If there are weights, and the method does not support them.
     """
-    scheduler = runtime.scheduler()
     train = train.learnt(scheduler, settings.is_regression)
     for ids in train.beside.values():
         if len(ids) > (n_ids := len(np.unique(ids))) and n_ids < MIN_IDS:

@@ -128,7 +128,7 @@ class Run(ABC, Generic[R]):
         self.checkpoint_every = every.checked(self.checkpoint_every)
         if isinstance(rows, Table):
             check = partial(self.require_memory, rows, held_out)
-            rows = prepare(rows, held_out, self.settings, self.runtime, check)
+            rows = prepare(rows, held_out, self.settings, self.runtime.scheduler(), check)
         self.data = rows
         self.settings = self.settings.for_columns(columns_of(rows.train))
         self.progress = self._recorded = Recorded(self.progress)

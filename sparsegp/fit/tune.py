@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from sparsegp import memory
-from sparsegp.data import Table, as_table
+from sparsegp.data import Scaling, Summary, Table, as_table, neighbour_correlation
 from sparsegp.errors import SettingsError, StoreError
 from sparsegp.fields import Setting
 from sparsegp.fit.prepare import Prepared, choose_scaling, columns_of
-from sparsegp.fit.rows import scalings_to_try, unsuited
 from sparsegp.fit.run import Run, RunOptions
 from sparsegp.fit.trial import SEARCH_FOLDS, Sample, draw_sample, run_trial
 from sparsegp.free_memory import free_memory_of, shortage
@@ -28,12 +27,14 @@ from sparsegp.kernels import ColumnNames, brief, parse
 from sparsegp.learning import plan
 from sparsegp.learning.metric import NONE
 from sparsegp.learning.search import search
-from sparsegp.learning.space import Candidates
+from sparsegp.learning.space import MAX_ROUGH_COLUMNS, Candidates
 from sparsegp.learning.trials import ALL_RUNGS, OUT_OF_TIME, Choice, Outcome, Trial
 from sparsegp.settings import AUTO, SPARSE, TrainSettings
-from sparsegp.store import RUN_FILE, in_order, read_records, records_of
+from sparsegp.store import RUN_FILE, read_records, records_of
 
 MAX_TRIALS = 40
+MOST_LEVEL = 2
+"""Range up to which whole numbers are not pixels, but answers, or genes coded as 0, 1 and 2."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ class Tuning(Run[Tuned]):
                 choice = search(candidates, self._plan(self.sample), self.try_out)
             self.choice = asdict(choice)
             self.checkpoint(len(self.outcomes), due=True)
-        trials = tuple(in_order(self.records()))
+        trials = tuple(self.content()[0]["trials"])
         return Tuned(**self.choice, trials=trials, columns=columns_of(self.data.train))
 
     def _plan(self, sample: Sample) -> plan.Plan:
@@ -282,14 +283,11 @@ class Tuning(Run[Tuned]):
         return [d for d in plan.ACTIVE_SIZES if fits(d)] if self.settings.n_active is None else []
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the content of a checkpoint."""
-        arrays = {f"log_p.{i}": each.log_p for i, each in enumerate(self.outcomes.values())}
-        return {"trials": self.records(), "chosen": self.choice}, arrays
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return the records of the finished trials, each merged with its outcome."""
-        found = [asdict(trial) | asdict(outcome) for trial, outcome in self.outcomes.items()]
-        return [{name: each[name] for name in each if name != "log_p"} for each in found]
+        """Return the content of a checkpoint: trials by rung and number, and the choice."""
+        finished = sorted(self.outcomes, key=lambda trial: (trial.rung, trial.number))
+        trials = [asdict(trial) | asdict(self.outcomes[trial]) for trial in finished]
+        arrays = {f"log_p.{i}": each.pop("log_p") for i, each in enumerate(trials)}
+        return {"trials": trials, "chosen": self.choice}, arrays
 
     def try_out(self, trials: Sequence[Trial], what: str) -> dict[int, Outcome]:
         """Run trials, and return outcomes by candidate number; some are missing if time runs out.
@@ -350,3 +348,47 @@ def tunable(**named: Any) -> TrainSettings:
     if settings.untunable:
         raise SettingsError(settings.untunable)
     return replace(settings, kernel=settings.first_kernel)
+
+
+def unsuited(data: Prepared, settings: TrainSettings, scheduler: Any = None) -> bool:
+    """Return whether rows are virtual or pixels, for which the default search changes nothing.
+
+    Pixels, spectra and the like are many columns with one range, which resemble their neighbours
+    and matter only together.
+
+    Parameters
+    ----------
+    data : Prepared
+    settings : TrainSettings
+    scheduler : str or callable, optional
+        Dask scheduler that reads the first rows.
+    """
+    rows, summary = data.train, data.summary
+    if rows.origin is not None and rows.weights is None:  # virtual
+        return True
+    alike = settings.scaling == AUTO and data.scaling.name in {"none", "range"}
+    are_levels = summary.whole and summary.high.max() - summary.low.min() <= MOST_LEVEL
+    if not alike or are_levels or summary.p < plan.PIXELS:
+        return False
+    return neighbour_correlation(rows.X, scheduler) >= plan.ALIKE
+
+
+def scalings_to_try(data: Prepared, searches: bool) -> list[str]:
+    """Return the rules to try besides "auto", which led to the scaling of the data.
+
+    Unless there is a search, the last rule is that of the kernel for few rows.
+    """
+    summary, scaling = data.summary, data.scaling
+    is_wide = summary.p > MAX_ROUGH_COLUMNS
+    is_plain = np.abs([summary.low, summary.high]).max() <= plan.MAX_PLAIN
+    plain = is_plain and ((is_wide and searches) or _is_sparse(summary, scaling))
+    rules = ["none"] if plain and scaling.name != "none" else []
+    return rules if is_wide else [*rules, "quantile"]
+
+
+def _is_sparse(summary: Summary, scaling: Scaling) -> bool:
+    """Return whether most values are zero and the others positive, as in counts of words."""
+    kept = scaling.kept
+    summary = summary if kept is None or kept.all() else summary.of(~kept)
+    ratios = summary.mean / np.sqrt(np.where(summary.variance > 0.0, summary.variance, np.inf))
+    return bool(summary.low.min() >= 0.0 and np.median(ratios) < plan.SPARSE_RATIO)

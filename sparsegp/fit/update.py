@@ -43,7 +43,6 @@ from sparsegp.model import SparseModel
 from sparsegp.model.rows import EXAMINED, warn_of_far_values
 from sparsegp.posterior.past import PastRows, mean_curvature
 from sparsegp.posterior.removal import metrics, rows_to_remove
-from sparsegp.runtime import Runtime
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Integers, Labels
 
@@ -141,9 +140,10 @@ def _fit_with_old_rows(
     n_new = len(effective_rows(new, is_regression=model.is_regression).X)
     kept, size = _kept(model, total, float(new.counts.sum()), n_active, n_new)
     settings = _settings(model, size)
-    active_inputs(model, before, where["runtime"].scheduler())  # raises an error for other rows
+    scheduler = where["runtime"].scheduler()
+    active_inputs(model, before, scheduler)  # raises an error for other rows
     _require_labels(model, before)
-    data = prepare(_joined(before, new), None, settings, where["runtime"])
+    data = prepare(_joined(before, new), None, settings, scheduler)
     data = replace(data, scaling=replace(data.scaling, mixing=model.scaling.mixing))
     if model.numbers is not None:  # keep the units of the noise variance
         target = model.numbers.encode(data.train.y, data.train.source)
@@ -205,7 +205,8 @@ def _fit_with_summary(
             "only posterior=all can stand for the rows that it was made of, got posterior="
             f"{model.settings['posterior']}; give the old rows too, or train anew with all rows"
         )
-    data = _prepared(model, new, where["runtime"])
+    scheduler = where["runtime"].scheduler()
+    data = _prepared(model, new, scheduler)
     d, n = len(model.rows), data.summary.n
     if n_active is not None and n_active > d + n:
         raise SettingsError(
@@ -226,7 +227,7 @@ def _fit_with_summary(
         weights,
         kept,
         numbers=model.rows[kept] - data.first_row,
-        curvature=_curvature(model, data, settings.seed, where["runtime"]),
+        curvature=_curvature(model, data, settings.seed, scheduler),
         shares=model.shares,
     )
     return Training(data, settings, past=past, **where)
@@ -244,11 +245,10 @@ def _warn_of_later_dates(model: SparseModel, summary: Summary) -> None:
         logger.warning(message, listed(later))
 
 
-def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
+def _prepared(model: SparseModel, new: Table, scheduler: Any) -> Prepared:
     """Prepare new rows with the scaling and the classes of the model."""
-    scheduler, class_weight = runtime.scheduler(), model.settings["class_weight"]
     n_given = count_original_rows(new)
-    new = effective_rows(new, class_weight, scheduler, model.is_regression)
+    new = effective_rows(new, model.settings["class_weight"], scheduler, model.is_regression)
     warn_of_unlike(new.weights, model.settings["precision"])
     numbers = model.numbers
     known = {name: getattr(model, name) for name in ("label", "weight_column", "classes", "names")}
@@ -268,13 +268,13 @@ def _prepared(model: SparseModel, new: Table, runtime: Runtime) -> Prepared:
     )
 
 
-def _curvature(model: SparseModel, data: Prepared, seed: int, runtime: Runtime) -> float:
+def _curvature(model: SparseModel, data: Prepared, seed: int, scheduler: Any) -> float:
     """Return the mean curvature share of the likelihood at new rows; one for Gaussian noise."""
     if model.is_regression:
         return 1.0
     n, X = data.summary.n, data.train.X
     rows = np.sort(np.random.default_rng([seed, n]).permutation(n)[:MAX_DRAWN])
-    some = X[rows].compute(scheduler=runtime.scheduler())
+    some = X[rows].compute(scheduler=scheduler)
     mean, _ = model.posterior.latent(model.scaling.apply(some))
     return mean_curvature(model.likelihood, mean, data.target[rows])
 

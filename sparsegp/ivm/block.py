@@ -73,7 +73,7 @@ class RowBlock(Block):
         self._pending = (batch, columns)
         open_ = self.open.copy()
         open_[self._places(pool)] = False
-        return first_overtaken(batch, self._marginals(), self.scores, open_, columns, self.group)
+        return first_overtaken(batch, self.marginals(), self.scores, open_, columns, self.group)
 
     def include(self, batch: Inclusions) -> None:
         """Apply a batch: new stub columns, variances and means (GR eq. 5.1-5.4)."""
@@ -143,7 +143,7 @@ class RowBlock(Block):
         if batch is not None:
             self.include(batch)
         self._require(n_active)
-        index, scores = self.scores.top(self._marginals(), self.open, count)
+        index, scores = self.scores.top(self.marginals(), self.open, count)
         return self.rows[index], scores
 
     def gather(self, rows: Integers, scores: Doubles) -> OfferedRows:
@@ -151,7 +151,7 @@ class RowBlock(Block):
         index = self._places(rows)
         x, score = self.X[self.rows[index] - self.first_row], scores[self._contains(rows)]
         stub = np.stack([self._stub_rows(index, c) for c in range(len(self.stubs))])
-        return OfferedRows(self._marginals().take(index), score, x, stub)
+        return OfferedRows(self.marginals().take(index), score, x, stub)
 
     # -- all-data posterior ------------------------------------------------------------------------
 

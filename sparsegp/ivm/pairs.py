@@ -73,7 +73,7 @@ class PairBlock(Block):
         open_ = np.flatnonzero(self.open)
         if len(open_) == 0:
             return None
-        scores = quantise(self._scores(open_, self._marginals().take(open_)))
+        scores = quantise(self._scores(open_, self.marginals().take(open_)))
         place = int(scores.argmax())  # ties go to the smaller row, then process
         j, c = divmod(place, scores.shape[1])
         return None if scores[j, c] == -np.inf else self._pair(open_[[j]], c, float(scores[j, c]))
@@ -87,7 +87,7 @@ class PairBlock(Block):
 
     def _pair(self, index: Integers, c: int, score: float) -> Pair:
         """Return the pair of process c and a row of this block, given by its index (1,)."""
-        own, t = self._marginals().take(index), self.sizes[c]
+        own, t = self.marginals().take(index), self.sizes[c]
         sites = own.sites(self.settings.rule)
         factor = np.empty(t + 1)
         factor[:t], factor[t] = self._stub_rows(index, c)[0], sites.length[0, c]

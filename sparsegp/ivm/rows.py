@@ -241,7 +241,7 @@ class Block(ABC):
         """Return the ranking of the candidates by their current scores."""
         self._require(n_active)
         if self._ranking is None or self._ranking[0] != n_active:
-            open_, marginals = np.flatnonzero(self.open), self._marginals()
+            open_, marginals = np.flatnonzero(self.open), self.marginals()
             scores = np.empty(len(open_))
             for start in range(0, len(open_), GROUP * TILE):
                 part = slice(start, start + GROUP * TILE)
@@ -268,7 +268,8 @@ class Block(ABC):
 
     # -- addressing --------------------------------------------------------------------------------
 
-    def _marginals(self) -> Marginals:
+    def marginals(self) -> Marginals:
+        """Return the marginals of all rows that the block holds."""
         return Marginals(self.rows, self.target, self.mean, self.variance, self.weight)
 
     def _allocate_panel(self, columns: int) -> Floats:

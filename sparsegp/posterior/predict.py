@@ -148,13 +148,13 @@ class Posterior:
             means.append(cross.T @ weight)
             prior = kernel.diag(X)
             root = np.sqrt(np.where(prior > 0.0, prior, 1.0))  # cross / root fits into float32
-            taken = _squared_length(W, cross / root)
+            taken = squared_length(W, cross / root)
             left = self.prior_scale * prior - root**2 * taken
             variances.append(np.maximum(left, 0.0))  # negative by rounding only
         return np.concatenate(means, axis=1), np.stack(variances, axis=1)
 
 
-def _squared_length(W: Floats, k: Doubles) -> Doubles:
+def squared_length(W: Floats, k: Doubles) -> Doubles:
     """Return |W k|^2 (n,) for a lower triangle W (d, d) and k (d, n), skipping most zeros.
 
     The result for a column does not depend on its position.

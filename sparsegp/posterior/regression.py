@@ -69,7 +69,7 @@ def least_squares(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     (factor,), past = active.factors(), rows.past
     variance = float(active.kernels[0].diag(np.asarray(active.x, np.float64)).mean())
     (penalty,) = active.penalties([factor], 0.0 if past is None else JITTER * variance)
-    gram, pull, error = _sums(active, rows)
+    gram, pull, error = sums_of_rows(active, rows)
     scale, noise, nlpp = 1.0, _noise(active), None
     if past is not None:  # exact in the former span, as log Z is quadratic (posterior/past.py)
         scale, noise = past.weights.calibration.prior_scale, _noise(past.active)
@@ -125,7 +125,7 @@ def _noise(active: ActiveRows) -> float:
     return float(likelihood.noise_variance)
 
 
-def _sums(active: ActiveRows, rows: Rows) -> tuple[Doubles, Doubles, float]:
+def sums_of_rows(active: ActiveRows, rows: Rows) -> tuple[Doubles, Doubles, float]:
     """Return G (d, d) and M W y (d,), summed over row blocks, and a bound on the error of G."""
     d, noise = len(active.x), _noise(active)
     largest = float(active.kernels[0].diag(np.asarray(active.x, np.float64)).max())

@@ -128,7 +128,7 @@ def connect(
                 f"{seconds:g} s, but {n_workers} must be there; start workers with: dask worker "
                 f"{address}"
             ) from None
-        return _runtime(address, client, stack.pop_all().close)
+        return runtime_of(address, client, stack.pop_all().close)
 
 
 def open_cluster_file(path: Path) -> DaskRuntime:
@@ -242,10 +242,10 @@ def _start(
         with suppress(Exception):  # some clusters maintain the number themselves
             cluster.scale(n_workers)
 
-    return _runtime(name, client, close, replenish)
+    return runtime_of(name, client, close, replenish)
 
 
-def _runtime(
+def runtime_of(
     name: str, client: Client, close: Callable[[], None], *replenish: Callable[[], None]
 ) -> DaskRuntime:
     """Return a runtime of the workers of a client; if they are gone, close what was open."""

@@ -15,7 +15,6 @@ from sparsegp.store.runs import MODEL_FILE as MODEL_FILE
 from sparsegp.store.runs import RUN_FILE as RUN_FILE
 from sparsegp.store.runs import TUNING as TUNING
 from sparsegp.store.runs import RunDirectory as RunDirectory
-from sparsegp.store.runs import in_order as in_order
 from sparsegp.store.runs import read_progress as read_progress
 from sparsegp.store.runs import read_records as read_records
 from sparsegp.store.runs import read_run as read_run

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -331,12 +331,7 @@ def read_records(run: str | os.PathLike[str]) -> dict[str, Any] | None:
     found = store.load()
     known = {} if found is None else found[1].meta
     tuning = {"settings": settings, "data": data, "limits": limits}
-    return {**tuning, "trials": in_order(known.get("trials", ())), "chosen": known.get("chosen")}
-
-
-def in_order(trials: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return trials sorted by rung and number."""
-    return sorted(trials, key=lambda trial: (trial["rung"], trial["number"]))
+    return {**tuning, "trials": known.get("trials", []), "chosen": known.get("chosen")}
 
 
 def read_progress(run: str | os.PathLike[str]) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ import sparsegp
 from sparsegp.data import as_table, table_from_frame
 from sparsegp.data.column import CODE_PARTS, FOLDS
 from sparsegp.data.encoding import Encoding
-from sparsegp.data.means import PRIOR, _agreement, folds_of
+from sparsegp.data.means import PRIOR, agreement_of, folds_of
 from sparsegp.errors import DataError
 from tests.runs import nlpp
 
@@ -217,7 +217,7 @@ def test_levels_that_tell_nothing_keep_codes(classes, weighted, rows):
         sums = np.zeros((FOLDS, LEVELS, classes + 2))
         weight = weights[:, np.newaxis]
         np.add.at(sums, (fold, level), np.hstack([weight * values, weight, weight**2]))
-        found.append(_agreement(sums, values, weights))
+        found.append(agreement_of(sums, values, weights))
     assert abs(np.mean(found)) < 0.2
     assert np.std(found) == pytest.approx(1.0, abs=0.15)
 

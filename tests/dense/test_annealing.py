@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import kstest
 
 from sparsegp.dense import METHODS, Mixture, Problem, SoftmaxEP
-from sparsegp.dense.annealing import Bridge, LogMarginal, _slice, log_marginal
+from sparsegp.dense.annealing import Bridge, LogMarginal, log_marginal, slice_step
 from sparsegp.dense.exact import Exact
 from sparsegp.kernels import RBF
 from sparsegp.likelihoods import Gaussian, Probit, Softmax
@@ -71,7 +71,7 @@ def test_steps_leave_the_tempered_posterior_as_it_is():
         latent = np.array([[draw]])
         for step in range(3):
             rng = np.random.default_rng([number, step])
-            latent, _ = _slice(bridge, latent, bridge.log_ratio(latent), inverse, rng)
+            latent, _ = slice_step(bridge, latent, bridge.log_ratio(latent), inverse, rng)
         moved[number] = latent[0, 0]
     assert kstest((moved - centre) / spread, "norm").pvalue > 1e-3
     assert abs(np.corrcoef(draws, moved)[0, 1]) < 0.5  # they do move

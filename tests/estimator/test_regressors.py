@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import approx_fprime
 from sklearn.datasets import load_diabetes
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -14,9 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 import sparsegp
 from sparsegp import DenseGPRegressor, SparseGPRegressor
-from sparsegp.dense import Exact, Problem
 from sparsegp.kernels import parse
-from sparsegp.likelihoods import Gaussian
 
 both = pytest.mark.parametrize("kind", [SparseGPRegressor, DenseGPRegressor])
 
@@ -72,19 +69,6 @@ def test_it_learns_what_the_exact_evidence_says(kind):
     other_mean, other_std = pipeline.predict(grid, return_std=True)
     assert_allclose(mean, other_mean, atol=0.02 * y.std())
     assert_allclose(std, other_std, rtol=0.03)
-
-
-def test_gradient_of_the_evidence_in_the_noise_too(diabetes):
-    X, y = diabetes[0][:60, :2], (diabetes[1][:60] - 150.0) / 80.0
-    problem = Problem(X, y, [parse("2*ard(1, 2)")], Gaussian(0.2), 1, learns_likelihood=True)
-    assert_allclose(problem.parameters(), np.log([2.0, 1.0, 2.0, 0.2]))
-    at = np.array([0.3, -0.2, 0.4, -1.0])
-    found = Exact().evidence(problem.with_parameters(at))
-    numeric = approx_fprime(at, lambda t: Exact().evidence(problem.with_parameters(t)).value, 1e-6)
-    assert_allclose(found.gradient, numeric, rtol=1e-4)
-    fixed = Problem(X, y, problem.kernels, problem.likelihood, 1)
-    assert_allclose(fixed.parameters(), np.log([2.0, 1.0, 2.0]))
-    assert fixed.with_parameters(at[:3]).likelihood == Gaussian(0.2)
 
 
 def test_few_active_rows_are_nearly_enough():

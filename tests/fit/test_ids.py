@@ -63,8 +63,7 @@ def test_ids_of_many_rows_are_held_out_as_often_as_those_of_one(table):
     shares = []
     for seed in range(5):
         settings = replace(settings, seed=seed)
-        with open_runtime("threads=1") as runtime:
-            data = prepare(table(frame), None, settings, runtime)
+        data = prepare(table(frame), None, settings)
         sample = draw_sample(data, {"auto": data.scaling}, settings, len(frame))
         (_, held), *others = sample.splits(len(frame))
         assert not others
@@ -84,8 +83,7 @@ def test_rows_that_are_left_out_keep_the_ids_of_the_others(table):
     frame = readings(40, 3)
     weights = np.arange(len(frame)) % 3 > 0
     rows = as_table(table(frame), sample_weight=1.0 * weights)
-    with open_runtime("threads=1") as runtime:
-        taken = prepare(rows, None, TrainSettings(), runtime).train
+    taken = prepare(rows, None, TrainSettings()).train
     ids = frame["patient"].to_numpy()[taken.rows]
     assert len(ids) == weights.sum()
     same = ids == ids[:, np.newaxis]
@@ -120,8 +118,7 @@ def test_spelling_of_ids_does_not_matter(table):
 def test_an_id_that_has_all_rows_of_a_class_does_not_join_them(table):
     frame = readings(40, 3)
     frame.loc[frame["patient"] == "p7", "y"] = 2
-    with open_runtime("threads=1") as runtime:
-        data = prepare(table(frame), None, TrainSettings(), runtime)
+    data = prepare(table(frame), None, TrainSettings())
     sizes = np.unique(data.families, return_counts=True)[1]
     assert sorted(sizes.tolist()) == [1] * 3 + [3] * 39
 

@@ -25,7 +25,6 @@ from sparsegp.learning.approximate import ApproximateFit, choose_prior_variance
 from sparsegp.learning.by_column import learn_by_column, with_ard
 from sparsegp.learning.trials import Trial
 from sparsegp.report import evaluate
-from sparsegp.runtime import open_runtime
 from sparsegp.settings import TrainSettings
 from tests.fit.conftest import waves
 
@@ -78,9 +77,8 @@ def test_parts_have_the_same_classes(counts):
     """As many classes as parts, in turn: numbers modulo the parts would be those of classes."""
     y = np.repeat(np.arange(len(counts)), counts)
     X = np.random.default_rng(0).normal(size=(len(y), 2))
-    with open_runtime("threads=1") as runtime:
-        prepared = prepare(as_table(X, y), None, TrainSettings(), runtime)
-        drawn = draw_sample(prepared, {}, TrainSettings(), 10**6)
+    prepared = prepare(as_table(X, y), None, TrainSettings())
+    drawn = draw_sample(prepared, {}, TrainSettings(), 10**6)
     for _, held in drawn.splits(10**6):
         found = np.bincount(drawn.target[held], minlength=len(counts))
         assert (np.abs(found - np.array(counts) / SEARCH_FOLDS) < 1.0).all()
@@ -146,9 +144,7 @@ def test_copies_are_held_out_together(data):
     X, y = (rows[:150] for rows in data)
     labels, weights = np.column_stack([y, 2 - y]).ravel(), np.full(300, 1.5)
     table = as_table(np.repeat(X, 2, axis=0), labels, weights)
-    with open_runtime("threads=1") as runtime:
-        prepared = prepare(table, None, TrainSettings(), runtime)
-    drawn = draw_sample(prepared, {}, TrainSettings(), 7000)
+    drawn = draw_sample(prepare(table, None, TrainSettings()), {}, TrainSettings(), 7000)
     assert len(drawn.X) > 200
     for rows, held in drawn.splits(10**6):
         assert not {*map(bytes, drawn.X[rows])} & {*map(bytes, drawn.X[held])}

@@ -68,8 +68,7 @@ def test_the_sample_is_of_rows_of_the_table_each_once(n):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((n, 3)) * [1.0, 10.0, 0.1], rng.integers(0, 3, size=n)
     settings = TrainSettings()
-    with open_runtime("threads=1") as runtime:
-        data = prepare(table_from_arrays(X, y), None, settings, runtime)
+    data = prepare(table_from_arrays(X, y), None, settings)
     sample = draw_sample(data, {"auto": data.scaling}, settings, 20000)
     numbers = {row.tobytes(): i for i, row in enumerate(X)}
     rows = [numbers[row.tobytes()] for row in sample.X]

@@ -90,7 +90,7 @@ def first_overtaken(run, blocks, batch, pool):
     for j in range(1, batch.count):
         for block in deepcopy(blocks):
             block.include(batch.first(j))
-            scores = np.rint(run.criterion.scores(run.rule, block._marginals()) * 2.0**14)
+            scores = np.rint(run.criterion.scores(run.rule, block.marginals()) * 2.0**14)
             outside = block.open & ~np.isin(block.rows, pool)
             ahead = scores > batch.score[j]
             ahead |= (scores == batch.score[j]) & (block.rows < batch.rows[j])

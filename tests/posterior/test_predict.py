@@ -8,7 +8,7 @@ from sparsegp.blas import single_threaded_blas
 from sparsegp.kernels import parse
 from sparsegp.math.linalg import lower_cholesky
 from sparsegp.math.products import TILE
-from sparsegp.posterior.predict import JITTERS, _squared_length, reduction
+from sparsegp.posterior.predict import JITTERS, reduction, squared_length
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_the_data_take_off_the_variance(text, columns, rounding, tolerance,
     inside = np.einsum("dn,dn->n", k, np.linalg.pinv(C, rcond=1e-12, hermitian=True) @ k)
     w = np.linalg.solve(L, k)
     expected = scale * (kernel.diag(new) - inside) + np.einsum("dn,dn->n", w, np.linalg.solve(B, w))
-    found = scale * kernel.diag(new) - _squared_length(W, k)
+    found = scale * kernel.diag(new) - squared_length(W, k)
     assert_allclose(found, expected, atol=tolerance * scale * kernel.diag(new).max())
 
 
@@ -52,6 +52,6 @@ def test_a_length_leaves_out_zeros_and_does_not_depend_on_its_place(d, dtype, rt
     W, k = np.tril(rng.normal(size=(d, d))).astype(dtype), rng.normal(size=(d, TILE))
     order = rng.permutation(TILE)
     with single_threaded_blas():
-        found = _squared_length(W, k)
-        assert_array_equal(_squared_length(W, k[:, order]), found[order])
+        found = squared_length(W, k)
+        assert_array_equal(squared_length(W, k[:, order]), found[order])
     assert_allclose(found, np.square(W @ k).sum(axis=0), rtol=rtol)

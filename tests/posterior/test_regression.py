@@ -10,7 +10,7 @@ from scipy.stats import norm
 import sparsegp
 from sparsegp.posterior import ActiveRows
 from sparsegp.posterior.past import PastRows
-from sparsegp.posterior.regression import LeftOut, Spectrum, _sums
+from sparsegp.posterior.regression import LeftOut, Spectrum, sums_of_rows
 from sparsegp.settings import TrainSettings
 from tests.runs import selected
 
@@ -79,7 +79,7 @@ def test_left_out_rows_are_those_of_fits_without_them(weighted):
     with selected((x, y), settings) as run:
         active = ActiveRows.of(run.block_settings, run.active)
         (factor,), target = active.factors(), run.data.target
-        (penalty,), (gram, pull, error) = active.penalties([factor]), _sums(active, run)
+        (penalty,), (gram, pull, error) = active.penalties([factor]), sums_of_rows(active, run)
         M = np.linalg.solve(factor, active.kernels[0](active.x, x))
         assert np.linalg.norm(gram - M @ M.T, 2) < error
         if weighted:  # the sums that blocks make of rows with weights

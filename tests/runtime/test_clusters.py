@@ -15,7 +15,7 @@ import pytest
 
 from sparsegp.errors import ClusterError, SettingsError
 from sparsegp.runtime import open_runtime
-from sparsegp.runtime.clusters import _runtime, connect, read_cluster_file
+from sparsegp.runtime.clusters import connect, read_cluster_file, runtime_of
 from sparsegp.runtime.threads import ThreadRuntime, usable_cpus
 from tests.processes import PATIENCE, ROOT, invoke, make_certificate, run_python
 from tests.runtime.blocks import Tally, parts
@@ -262,5 +262,5 @@ def test_what_was_open_is_closed_if_the_scheduler_goes_away(tmp_path):
         cluster.scheduler.kill()
         cluster.scheduler.wait()
         with pytest.raises(ClusterError, match="went away"):
-            _runtime("it", cluster.client, lambda: closed.append(True))
+            runtime_of("it", cluster.client, lambda: closed.append(True))
     assert closed == [True]
