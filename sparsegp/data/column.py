@@ -69,7 +69,7 @@ class Column:
     rare: tuple[str, ...] = ()  # and all other levels
     note: str = ""  # why it is left out
     form: str = ""  # of text: date format, form of numbers (numerals.py), or "words" of truth
-    zone: str = ""  # of dates, see `dates.zone_of`
+    zone: str = ""  # of dates, see `values.zone_of`
     means: tuple[tuple[float, ...], ...] = ()
     """For each rare level, mean labels, which replace codes as the last parts: first those without
     each of the `FOLDS`, for training rows, then those of all rows."""
@@ -86,8 +86,7 @@ class Column:
 
         Training rows, with their `fold` (n,), get the mean labels of the other folds.
         """
-        from sparsegp.data.dates import ISO, dates  # noqa: PLC0415 - loads pandas
-        from sparsegp.data.values import numbers  # noqa: PLC0415
+        from sparsegp.data.values import ISO, dates, numbers  # noqa: PLC0415 - loads pandas
 
         if self.kind == "category":
             return self._of_places(self.places(series), fold)
@@ -132,11 +131,7 @@ class Column:
 
         This is a day beside the time, in all of them, or a time zone, in some of them.
         """
-        from sparsegp.data.dates import (  # noqa: PLC0415 - loads pandas
-            has_other_zones,
-            have_days,
-            zones,
-        )
+        from sparsegp.data.values import has_other_zones, have_days, zones  # noqa: PLC0415
 
         if self.kind != "date" or series.isna().all():
             return ""

@@ -118,25 +118,23 @@ class Encoding:
             columns = (replace(columns[0], parts=(MISSING,)), *columns[1:])
         learnt = cls(columns)
         require_distinct(learnt.names, f"{source}, once encoded,")
-        found = [c for c in columns if c.name not in (kinds or {})]
-        if forms := [f"{quote_if_needed(c.name)} ({c.form})" for c in found if c.reading != c.kind]:
-            how = ["have codes read as words by `kinds` NAME=category"]
-            (remedy,) = with_remedies(how, frame.of_file)
-            message = "%s has text columns that are read as numbers: %s; %s"
-            logger.warning(message, source, join_first(forms, MAX_NAMES), remedy)
-        if clocks := [quote_if_needed(c.name) for c in found if c.has_no_day]:
-            message = (
-                "%s has columns that are read as times of day: %s; convert durations to numbers"
-            )
-            logger.warning(message, source, join_first(clocks, MAX_NAMES))
-        if mixed := [quote_if_needed(c.name) for c in found if c.zone == "both"]:
-            message = (
-                "%s has dates with and without time zones in: %s; the latter are read as in UTC"
-            )
-            logger.warning(message, source, join_first(mixed, MAX_NAMES))
-        doubts = with_remedies([*filter(None, (c.category_warning for c in found))], frame.of_file)
-        if message := "; ".join(doubts):
-            logger.warning("%s has columns taken for categories: %s", source, message)
+        found = [(quote_if_needed(c.name), c) for c in columns if c.name not in (kinds or {})]
+        how = "have codes read as words by `kinds` NAME=category"
+        likely = filter(None, (c.category_warning for _, c in found))
+        remedy, *doubts = with_remedies([how, *likely], frame.of_file)
+        numbers = [f"{name} ({c.form})" for name, c in found if c.reading != c.kind]
+        clocks = [name for name, c in found if c.has_no_day]
+        mixed = [name for name, c in found if c.zone == "both"]
+        for what, names in (
+            (f"text columns that are read as numbers: %s; {remedy}", numbers),
+            ("columns that are read as times of day: %s; convert durations to numbers", clocks),
+            ("dates with and without time zones in: %s; the latter are read as in UTC", mixed),
+        ):
+            if names:
+                logger.warning(f"%s has {what}", source, join_first(names, MAX_NAMES))
+        if doubts:
+            message = "%s has columns taken for categories: %s"
+            logger.warning(message, source, "; ".join(doubts))
         left = [f"{c.name} ({c.note})" for c in columns if c.note]
         if left and not learnt.is_plain:
             logger.warning("columns of %s that are left out: %s", source, ", ".join(left))

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sparsegp.data.dates import has_other_zones, have_days, times, zone_of, zones
 from sparsegp.data.frames import (
     by_row,
     column_places,
@@ -17,7 +16,15 @@ from sparsegp.data.frames import (
 )
 from sparsegp.data.kinds import CODES, counted, reading_of
 from sparsegp.data.numerals import form_of
-from sparsegp.data.values import numbers, texts
+from sparsegp.data.values import (
+    has_other_zones,
+    have_days,
+    numbers,
+    texts,
+    times,
+    zone_of,
+    zones,
+)
 from sparsegp.errors import quoted
 
 

@@ -30,7 +30,6 @@ from sparsegp.data.column import (
     Column,
     nan_as_missing,
 )
-from sparsegp.data.dates import date_form, dates, zone_of, zones
 from sparsegp.data.frames import (
     Frame,
     Where,
@@ -44,7 +43,7 @@ from sparsegp.data.frames import (
 )
 from sparsegp.data.labels import EXACT
 from sparsegp.data.numerals import form_of
-from sparsegp.data.values import TRUTHS, numbers, texts
+from sparsegp.data.values import TRUTHS, date_form, dates, numbers, texts, zone_of, zones
 from sparsegp.errors import DataError, quoted
 from sparsegp.types import Doubles, Integers
 
@@ -104,7 +103,7 @@ class Tally:
     levels: Counter[str] = field(default_factory=Counter)  # of a category, see `_bounded`
     first: tuple[int, Any] | None = None  # row and value: the first one that is not missing,
     fault: tuple[int, Any] | None = None  # and the first unreadable one
-    zones: set[str] = field(default_factory=set)  # see `dates.zones`
+    zones: set[str] = field(default_factory=set)  # see `values.zones`
 
     def __add__(self, other: "Tally") -> "Tally":
         """Return the statistics of these rows followed by others."""

@@ -14,9 +14,8 @@ import pytest
 import sparsegp
 from sparsegp.data import Encoding, open_dataset, table_from_frame
 from sparsegp.data.column import CODE_PARTS, DATE_PARTS, Column
-from sparsegp.data.dates import dates
 from sparsegp.data.frames import real_numbers
-from sparsegp.data.values import texts
+from sparsegp.data.values import dates, texts
 from sparsegp.errors import DataError, SettingsError
 from tests.processes import invoke, predicted, train_quickly
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import sparsegp
 from sparsegp.data import Encoding, open_dataset
-from sparsegp.data.dates import date_form, dates
 from sparsegp.data.labels import encode_with
+from sparsegp.data.values import date_form, dates
 from sparsegp.errors import DataError, SettingsError
 from sparsegp.lists import pairs_in, quote_if_needed, words_in
 from sparsegp.report import evaluate
