@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.ivm import features
+from sparsegp.ivm.active_set import Inclusions, OfferedRows
 from sparsegp.ivm.criteria import Marginals
-from sparsegp.ivm.inclusions import Inclusions, OfferedRows
 from sparsegp.ivm.rows import Block
 from sparsegp.ivm.scores import Scores, rounding_error
 from sparsegp.ivm.verify import first_overtaken

@@ -17,8 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sparsegp.ivm.active_set import ActiveSet, History
-from sparsegp.ivm.inclusions import merge
+from sparsegp.ivm.active_set import ActiveSet, History, merge
 from sparsegp.ivm.pool import Pool
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.ivm.shrink import Keep, Ranking

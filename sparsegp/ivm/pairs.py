@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparsegp.errors import StoreError
-from sparsegp.ivm.active_set import History
+from sparsegp.ivm.active_set import History, Pair
 from sparsegp.ivm.criteria import Change, Marginals
 from sparsegp.ivm.greedy import Blocks, make_room
-from sparsegp.ivm.inclusions import Pair
 from sparsegp.ivm.rows import Block, BlockSettings
 from sparsegp.ivm.scores import quantise
 from sparsegp.types import Booleans, Doubles, Floats, Integers

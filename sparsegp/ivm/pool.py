@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sparsegp.errors import NumericalError
-from sparsegp.ivm.inclusions import Inclusions, OfferedRows
+from sparsegp.ivm.active_set import Inclusions, OfferedRows
 from sparsegp.ivm.rows import BlockSettings
 from sparsegp.ivm.scores import Scores, are_lost, rounding_error
 

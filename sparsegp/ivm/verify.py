@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sparsegp.ivm.active_set import Inclusions
 from sparsegp.ivm.criteria import Marginals
-from sparsegp.ivm.inclusions import Inclusions
 from sparsegp.ivm.scores import ROUNDING_UNIT, Scores, quantise
 from sparsegp.types import Booleans, Doubles, Floats, Integers
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.linalg.lapack import dpstrf
 
 from sparsegp.errors import NumericalError
-from sparsegp.ivm.inclusions import merge
+from sparsegp.ivm.active_set import merge
 from sparsegp.ivm.pool import Pool
 from tests.ivm.problems import KINDS, Problem, kinds, on_rings, rings
 
