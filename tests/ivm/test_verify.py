@@ -9,7 +9,7 @@ from scipy.linalg.lapack import dpstrf
 
 from sparsegp.errors import NumericalError
 from sparsegp.ivm.active_set import merge
-from sparsegp.ivm.pool import Pool
+from sparsegp.ivm.greedy import Pool
 from tests.ivm.problems import KINDS, Problem, kinds, on_rings, rings
 
 
