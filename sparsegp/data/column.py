@@ -127,23 +127,12 @@ class Column:
         return self.kind == "date" and is_clock(self.form)
 
     def unlike_dates(self, series: Any) -> str:
-        """Return a message if dates have what those of the training rows lack, or the reverse.
-
-        This is a day beside the time, in all of them, or a time zone, in some of them.
-        """
-        from sparsegp.data.values import has_other_zones, have_days, zones  # noqa: PLC0415
+        """Return a message if dates are unlike those of the training rows, see values.py."""
+        from sparsegp.data.values import unlike_dates  # noqa: PLC0415 - loads pandas
 
         if self.kind != "date" or series.isna().all():
             return ""
-        pairs = {"day beside the time": (have_days(series), not self.has_no_day)}
-        if self.zone and has_other_zones(self.zone, zones(series)):
-            pairs["time zone"] = (self.zone == "none", self.zone == "other")
-        for what, (has, had) in pairs.items():
-            if has not in {had, None}:
-                some, others = ("a", "none") if has else ("no", "one")
-                rest = f"and those of the training rows have {others}: write them alike"
-                return f"dates have {some} {what}, {rest}"
-        return ""
+        return unlike_dates(series, not self.has_no_day, self.zone)
 
     @property
     def n_places(self) -> int:

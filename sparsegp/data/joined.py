@@ -16,15 +16,7 @@ from sparsegp.data.frames import (
 )
 from sparsegp.data.kinds import CODES, counted, reading_of
 from sparsegp.data.numerals import form_of
-from sparsegp.data.values import (
-    has_other_zones,
-    have_days,
-    numbers,
-    texts,
-    times,
-    zone_of,
-    zones,
-)
+from sparsegp.data.values import have_days, numbers, texts, times, unlike_dates, zone_of, zones
 from sparsegp.errors import quoted
 
 
@@ -51,7 +43,11 @@ def _joined(known: Any, new: Any, faults: list[str]) -> Any:
     """Return one column with the values of two; what is wrong with these is added to `faults`."""
     name, is_category = known.name, isinstance(known.dtype, pd.CategoricalDtype)
     known, new = map(_plain, (known, new))
-    faults += filter(None, (_unlike_dates(known, new), _unlike_words(known, new)))
+    had_days, unlike = have_days(known), ""
+    if None not in {had_days, have_days(new)}:
+        unlike = unlike_dates(new, bool(had_days), zone_of(zones(known)))
+    unlike = unlike and f"column {quoted(name)}: {unlike}"
+    faults += filter(None, (unlike, _unlike_words(known, new)))
     if known.isna().all():
         known = new.iloc[:0].reindex(known.index)
         new = new.astype(known.dtype)
@@ -79,16 +75,6 @@ def _plain(series: Any) -> Any:
         return series.dt.to_timestamp()
     is_arrow = isinstance(series.dtype, pd.ArrowDtype) and series.dtype.kind == "M"
     return pd.to_datetime(series.astype(object)) if is_arrow else series
-
-
-def _unlike_dates(known: Any, new: Any) -> str:
-    """Return a message if some dates have a time zone, or a day, that others lack; else empty."""
-    have, what = {have_days(known), have_days(new)}, ""
-    if have == {True} and has_other_zones(zone_of(zones(known)), zones(new)):
-        what = "time zone"
-    if have == {True, False}:
-        what = "day beside the time"
-    return what and f"column {quoted(known.name)}: dates must all have a {what}, or none"
 
 
 def _unlike_words(known: Any, new: Any) -> str:

@@ -142,12 +142,21 @@ def zone_of(found: set[str]) -> str:
     return next(iter(found & {"none", "other"}), "")
 
 
-def has_other_zones(known: str, found: set[str]) -> bool:
-    """Return whether some dates have a zone and earlier ones had none, or the reverse.
+def unlike_dates(series: Any, had_days: bool, zone: str) -> str:
+    """Return a message if dates have what those of the training rows lack, or the reverse.
 
-    `known` is the result of `zone_of` for earlier dates, `found` that of `zones` for the others.
+    This is a day beside the time, in all of them, or a time zone, in some of them. `zone` is the
+    result of `zone_of` for the training rows.
     """
-    return {"none": "other", "other": "none"}.get(known) in found
+    pairs = {"day beside the time": (have_days(series), had_days)}
+    if {"none": "other", "other": "none"}.get(zone) in zones(series):
+        pairs["time zone"] = (zone == "none", zone == "other")
+    for what, (has, had) in pairs.items():
+        if has not in {had, None}:
+            some, others = ("a", "none") if has else ("no", "one")
+            rest = f"and those of the training rows have {others}: write them alike"
+            return f"dates have {some} {what}, {rest}"
+    return ""
 
 
 def times(words: Any, form: str = "") -> Any:

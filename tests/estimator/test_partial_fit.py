@@ -293,7 +293,7 @@ def test_times_of_day_are_not_mixed_with_dates(first, then):
     forms = {"text": days.dt.strftime("%H:%M"), "time": days.dt.time, "dates": days}
     found = classifier().partial_fit(pd.DataFrame({"t": forms[first]}), y, classes=[0, 1])
     if (first == "dates") != (then == "dates"):
-        with pytest.raises(ValueError, match="'t': dates must all have a day beside the time"):
+        with pytest.raises(ValueError, match=r"'t': dates have (a|no) day beside the time"):
             found.partial_fit(pd.DataFrame({"t": forms[then]}), y)
     else:
         assert found.partial_fit(pd.DataFrame({"t": forms[then]}), y).n_features_in_ == 1
@@ -391,7 +391,7 @@ def test_times_have_zones_where_those_before_had(is_zoned, first, then):
         forms.append({"text": each.astype(str), "dates": each})
     found = classifier().partial_fit(pd.DataFrame({"t": forms[is_zoned][first]}), y, classes=[0, 1])
     found.partial_fit(pd.DataFrame({"t": forms[is_zoned][then]}), y)
-    with pytest.raises(ValueError, match="'t': dates must all have a time zone, or none"):
+    with pytest.raises(ValueError, match=r"'t': dates have (a|no) time zone, and those of"):
         found.partial_fit(pd.DataFrame({"t": forms[not is_zoned][then]}), y)
 
 
