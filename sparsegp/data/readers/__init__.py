@@ -5,6 +5,7 @@ function and enter it in `FORMATS`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def open_dataset(source: str | Path, **given: Any) -> Dataset:
                 f"{', '.join(FORMATS)} (text and IDX files may be compressed, with .gz, .bz2, .xz "
                 "or .zip at the end); save a spreadsheet as CSV"
             )
-        dataset = FORMATS[ending](name, columns)
+        dataset = FORMATS[ending](name, replace(columns, called=columns.called or name))
     if columns.given and ending not in COLUMNAR:
         raise DataError(
             f"{name} stores its labels apart from its columns, which have no names; leave "

@@ -95,7 +95,7 @@ def _encoding(name: str, columns: Columns) -> str:
     found = next(filter(partial(_decodes, name), (UTF_8, WINDOWS)), LAST_RESORT)
     if found != UTF_8:
         message = "%s is not UTF-8 text and is read as %s; give `encoding` if wrong"
-        logger.warning(message, columns.called or name, found)
+        logger.warning(message, columns.called, found)
     return found
 
 
@@ -115,12 +115,12 @@ def layout_of(name: str, columns: Columns) -> Layout:
     comma if numbers have one and none has a point. The first row is a header if its fields are
     unlike those of the rows below.
     """
-    encoding, called = _encoding(name, columns), columns.called or name
+    encoding = _encoding(name, columns)
     head, cut = head_of(name, encoding)
     mark = DELIMITER_MARK.match(head)
     head, marked = (head[mark.end() :], mark[2]) if mark else (head, None)
     if head.startswith(COMMENT):
-        where = f"{called}, line {1 + bool(mark)}"
+        where = f"{columns.called}, line {1 + bool(mark)}"
         _refuse_comment(head, cut, columns.delimiter or marked, where)
     has_one_name = columns.named_in([head.split("\n", maxsplit=1)[0].strip()])
     is_one = columns.n_features == 1 and not {*columns.known_kinds.values()} <= {*NUMBERS}
@@ -147,7 +147,7 @@ def layout_of(name: str, columns: Columns) -> Layout:
     if has_header is None:
         may_count = columns.n_features is None and columns.names is None
         has_header = columns.named_in(fields) or _is_header(
-            fields, rest, decimal, called, may_count
+            fields, rest, decimal, columns.called, may_count
         )
     header = column_names(fields) if has_header else None
     is_given = columns.header or columns.named_in(fields)

@@ -43,7 +43,6 @@ column suspicious."""
 class Marks:
     """Marks in the numbers of a text file."""
 
-    called: str  # name of the file in warnings
     columns: Columns
     layout: Layout
     head: Sequence[Sequence[str]]  # fields of its first rows, which are examined
@@ -86,13 +85,13 @@ class Marks:
             is_doubtful = n_small or ("," in self.proven if decimal == "." else by_model)
             if may_be and is_doubtful:
                 message = "%s: %s in the column %s may separate thousands; if so, remove them"
-                logger.warning(message, self.called, NAMES[decimal], shlex.quote(name))
+                logger.warning(message, self.columns.called, NAMES[decimal], shlex.quote(name))
             is_known = by_model or place == places.label or kind is not None
             are_whole = not is_known and all(map(str.isdecimal, words))
             if are_whole and sum(map(bool, map(CODE.fullmatch, words))) >= SEVERAL:
                 message = "%s has zeros in front of numbers in the input %s; for codes give %s"
                 named = given_as(name, "category")
-                logger.warning(message, self.called, shlex.quote(name), named)
+                logger.warning(message, self.columns.called, shlex.quote(name), named)
 
     def without_thousands(self, words: Words, place: int, kind: str) -> Words:
         """Return numbers without commas, if these delimit fields and also separate thousands.
@@ -108,7 +107,7 @@ class Marks:
         if not form_of([*filter(None, pointed)], asked) or "," in self.proven:
             return words
         message = "%s: commas in the column %s are read as separators of thousands"
-        logger.warning(message, self.called, self.layout.names[place])
+        logger.warning(message, self.columns.called, self.layout.names[place])
         bare = [word and word.replace(MINUS, "-").replace(",", "") for word in words]
         return bare if all(map(number(".").fullmatch, filter(None, bare))) else pointed
 
@@ -127,7 +126,7 @@ class Marks:
         if may_be:
             message = "%s: %s in the column %s %s; if not, give %s"
             what = NAMES[other], shlex.quote(name), MEANINGS[other]
-            logger.warning(message, self.called, *what, "`decimal` '.'")
+            logger.warning(message, self.columns.called, *what, "`decimal` '.'")
         elif not is_known:
             self._warn_of_decimal_commas(found, mark, shlex.quote(name))
         is_other = is_known or (may_be and other == ",")
@@ -145,7 +144,7 @@ class Marks:
         may_be = mark == "," and (self.layout.delimiter == "," or "." in self.proven)
         if may_be and len(marked) > 1 and all(map(THOUSANDS.search, marked)):
             message = "%s: commas in the column %s are decimal, as in training; if not, remove them"
-            logger.warning(message, self.called, name)
+            logger.warning(message, self.columns.called, name)
 
     def with_points(self, words: Words, kind: str) -> Words:
         """Return numbers with points in place of decimal commas, unless the column has a form."""

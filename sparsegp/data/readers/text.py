@@ -127,12 +127,7 @@ class Text:
     def marks(self) -> Marks:
         """Points and commas in its numbers."""
         head = [row for _, row in islice(self._rows(), COMPARED)]
-        return Marks(self.called, self.columns, self.layout, head)
-
-    @property
-    def called(self) -> str:
-        """Name of the file in warnings."""
-        return self.columns.called or self.name
+        return Marks(self.columns, self.layout, head)
 
     def _words(self, texts: Any, kind: str | None) -> Any:
         """Return texts stripped, None where a value is missing; or numbers, if all are numbers.
