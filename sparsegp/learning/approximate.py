@@ -25,7 +25,7 @@ from sparsegp.learning.metric import Part
 from sparsegp.math import linalg
 from sparsegp.math.lbfgs import Ascent
 from sparsegp.posterior.base import penalty_jitter
-from sparsegp.posterior.early_stopping import MAX_STEPS, scale_of
+from sparsegp.posterior.prior_variance import MAX_STEPS, scale_of
 from sparsegp.types import Doubles, Floats
 
 FIRST_STEP = -1

@@ -23,11 +23,11 @@ bounds the curvature. The sites of the active rows have precisions b w, so that
 The variance is that of the variational posterior, s (k** - k_*u C^-1 k_u*) + w^T B^-1 w, computed
 as s k** - |W k_u*|^2 with a triangle W (posterior/predict.py). Used in full it would make the
 predictions severely underconfident. Validation rows choose the prior variance factor s, the number
-of iterations (posterior/early_stopping.py), a weight of the variance and a temperature of the
+of iterations (posterior/prior_variance.py), a weight of the variance and a temperature of the
 means. Then they are added to the training rows: the ascent continues from the best point with all
 rows, for the objective minus g.c, where g is the gradient remaining at that point. For the training
 rows alone the point then is the maximum, so only the validation rows move it. With too few rows for
-this, s alone is chosen (posterior/folds.py), and the variance is ignored.
+this, s alone is chosen, by cross-validation, and the variance is ignored.
 """
 
 import functools
@@ -43,16 +43,16 @@ from sparsegp.math.products import TILE
 from sparsegp.math.quantiles import Quantiles
 from sparsegp.posterior.base import ActiveRows, Calibration, PosteriorWeights, Rows
 from sparsegp.posterior.calibration import fit_by_slopes, latent_validation
-from sparsegp.posterior.early_stopping import (
+from sparsegp.posterior.limits import conformal_scores
+from sparsegp.posterior.objective import SpanObjective
+from sparsegp.posterior.prior_variance import (
     PATIENCE,
     PATIENCE_MANY_ROWS,
     ScaleSearch,
+    best_scale,
     scale_of,
     step_of,
 )
-from sparsegp.posterior.folds import best_scale
-from sparsegp.posterior.limits import conformal_scores
-from sparsegp.posterior.objective import SpanObjective
 from sparsegp.posterior.regression import least_squares
 from sparsegp.state import from_arrays, require_shapes
 from sparsegp.types import Doubles

@@ -7,7 +7,7 @@ import pytest
 
 import sparsegp
 from sparsegp.math.lbfgs import Ascent
-from sparsegp.posterior.early_stopping import LEAD, MAX_STEPS, PATIENCE, Peak, ScaleSearch
+from sparsegp.posterior.prior_variance import LEAD, MAX_STEPS, PATIENCE, Peak, ScaleSearch
 from sparsegp.state import from_arrays, to_arrays
 
 ROWS = 400

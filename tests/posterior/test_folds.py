@@ -11,8 +11,8 @@ from sklearn.datasets import make_classification
 import sparsegp
 from sparsegp.fit.prepare import choose_folds, choose_validation_rows
 from sparsegp.posterior import ActiveRows
-from sparsegp.posterior.folds import Folds
 from sparsegp.posterior.objective import SpanObjective
+from sparsegp.posterior.prior_variance import Folds
 from sparsegp.settings import TrainSettings
 from tests.differences import central
 from tests.runs import nlpp, selected
