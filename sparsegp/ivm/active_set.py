@@ -178,7 +178,6 @@ class ActiveSet(History[Inclusions]):
 
     def sites(self, n_latent: int) -> tuple[Doubles, Doubles]:
         """Return means (d, R) and precisions (d, C) of the sites of the active rows."""
-        del n_latent  # needed by `PairSet.sites` only
         return self._joined("site"), self._joined("precision")
 
     def arrays(self) -> dict[str, NDArray[Any]]:

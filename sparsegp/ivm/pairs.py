@@ -166,19 +166,17 @@ class PairSet(History[Pair]):
     @staticmethod
     def shapes(d: int, p: int, n_kernels: int, n_latent: int) -> dict[str, tuple[int, ...]]:
         """Return the shapes of `arrays`, except the factors, for d pairs and p columns."""
-        del n_kernels, n_latent  # a pair has one process
         return {**dict.fromkeys(("rows", *COLUMNS), (d,)), "x": (d, p)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], slots: int = 1) -> "PairSet":
-        """Rebuild the pairs from the result of `arrays`.
+        """Rebuild the pairs from the result of `arrays`, whatever the slots.
 
         Raises
         ------
         StoreError
             If the arrays are inconsistent.
         """
-        del slots  # the signature is that of `ActiveSet.from_arrays`
         active, process = cls(), arrays["process"]
         active.restore_kept(arrays)
         sizes = [1 + int((process[:j] == c).sum()) for j, c in enumerate(process)]
@@ -203,8 +201,7 @@ class PairSelection:
     _offered: list[Pair | None] | None = field(default=None, init=False)
 
     def round(self, stop: int) -> bool:
-        """Include the best pair; return whether there was one."""
-        del stop  # a round includes one pair, which cannot exceed it
+        """Include the best pair, as `Selection.round` does rows; return whether there was one."""
         d = len(self.active)
         room = make_room(self.blocks, self.settings, self.active)
         offered = self._offered or self.blocks.map_blocks("advance", None, d)

@@ -6,7 +6,6 @@ add an instance with an independent formula to the contract in ``tests/kernels/t
 The name is then known to `parse`, the command line and the stores.
 """
 
-from sparsegp.kernels.absolute import SEGMENTS as SEGMENTS
 from sparsegp.kernels.absolute import Additive as Additive
 from sparsegp.kernels.absolute import Laplace as Laplace
 from sparsegp.kernels.absolute import Power as Power

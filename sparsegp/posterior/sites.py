@@ -44,7 +44,6 @@ def active_only(active: ActiveRows, rows: Rows) -> PosteriorWeights:
     holds the row weights times b, with Nesterov's momentum, which is reset when it points against
     the last step. Stops when no mean moves by more than `TOLERANCE` times max(1, largest |mean|).
     """
-    del rows
     x = np.asarray(active.x, dtype=np.float64)
     pairs = zip(active.kernels, active.precision.T, strict=True)
     smoothers = [_smoother(kernel, x, precision) for kernel, precision in pairs]
