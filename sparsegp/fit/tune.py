@@ -257,6 +257,7 @@ class Tuning(Run[Tuned]):
             self.n_active,
             self.max_trials,
             n_classes=0 if self.settings.is_regression else sample.n_classes,
+            n_scales=None if sample.groups is None else len(np.unique(sample.groups)),
             sizes=self._sizes(),
             validation=self.settings.n_validation,
         )

@@ -49,8 +49,9 @@ MAX_CG_ITERATIONS = 60
 MIN_ROWS_PER_SEGMENT = 20
 """Minimum number of rows per segment of a warped column; with fewer, warping is noise."""
 PIECE = 128
-"""Active rows whose gradients are computed at a time; temporaries must stay in cache, but a kernel
-may have to prepare the other rows each time."""
+"""Active rows whose gradients are computed at a time, times the mean number of columns that share a
+length scale: temporaries must stay in cache, but matrix products for the indicators of categories
+prepare the other rows each time."""
 FIT_TOLERANCE, CG_TOLERANCE = 3e-5, 0.01
 """Gain per row, in nats, at which a small fit stops; relative residual at which a solve stops."""
 
@@ -108,8 +109,9 @@ def learn_by_column(
     NumericalError
         If the kernel does not suit the rows.
     """
-    held_out = HeldOut(X, target, weights, n_active)
-    shared = _shared(kernel, np.arange(X.shape[1]) if groups is None else groups, X)
+    groups = np.arange(X.shape[1]) if groups is None else groups
+    piece = PIECE * (len(groups) // (int(groups.max()) + 1))
+    held_out, shared = HeldOut(X, target, weights, n_active, piece), _shared(kernel, groups, X)
     start = np.empty(int(shared.max()) + 1)
     start[shared] = kernel.parameters()
 
@@ -211,6 +213,7 @@ class HeldOut:
     target: Any  # (n,)
     weights: Doubles  # (n,)
     n_active: int  # maximum number of active rows, which are spread evenly over the rows
+    piece: int = PIECE  # active rows whose gradients are computed at a time
 
     def __post_init__(self) -> None:
         n, m = len(self.X), min(len(self.X), self.n_active)
@@ -228,7 +231,7 @@ class HeldOut:
         own = np.asarray(kernel(U.astype(np.float64), U.astype(np.float64)), np.float64)
         factor, _ = linalg.jittered_cholesky(own, "the kernel of active rows", least=JITTER)
         features, pulls_back = np.empty((len(U), len(X)), X.dtype), []
-        pieces = [slice(first, first + PIECE) for first in range(0, len(U), PIECE)]
+        pieces = [slice(first, first + self.piece) for first in range(0, len(U), self.piece)]
         for piece in pieces:
             features[piece], pull_back = kernel.with_pull_back(U[piece], X)
             pulls_back.append(pull_back)

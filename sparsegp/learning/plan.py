@@ -1,5 +1,6 @@
 """Size of a search: rows and active rows of its trials, and number of candidates."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -46,11 +47,15 @@ MIN_ROWS_FOR_REESTIMATION = 1500
 REESTIMATE_ROWS, REESTIMATE_ACTIVE = (8000, 32000), 1000
 """Rows from which length scales are re-estimated: half of all rows, within these limits; and the
 maximum number of active rows."""
-FEW_COLUMNS, COLUMNS_PER_CLASS = 125, 4
-"""Beyond so many columns these rows become proportionally fewer; each class counts as four."""
+FEW_COLUMNS, COLUMNS_PER_CLASS, INDICATORS_PER_COLUMN = 125, 4, 16
+"""Beyond so many columns these rows become proportionally fewer; each class counts as four. Sixteen
+indicators of a category count as one, as matrix products take the place of their differences."""
 ACTIVE_SIZES, MAX_REDUCED = (1000, 2000, 4000, 8000), 4000
 """Numbers of active rows to choose from, if the number is not given; and the largest that is
 reduced where there are too few rows for it, rather than left out."""
+GAIN_DECAY = 0.5
+"""Expected gain of a doubling of the active rows relative to the one before, if trials use all
+rows. The more rows a model has, the more its active rows gain."""
 NOISY, NOISY_MANY, NOISY_COLUMNS = 0.75, 0.95, 50
 """NLPP, relative to the entropy of the classes, above which labels are mostly noise; the second is
 for more than two classes, where length scales still help above the first. With more encoded columns
@@ -106,6 +111,7 @@ class Plan:
     safe: int | None = None  # candidate to select unless the winner leads it, see `Search.select`
     reestimation: Size | None = None  # size of the re-estimation of the best's length scales
     confirmation: Size | None = None  # of trials that decide between kinds, if these have more rows
+    gain_decay: float = GAIN_DECAY  # gain of a doubling of active rows relative to the last one
     n_rows: int = 0  # of the run
     n_active: int = 0  # of the run, unless it is chosen from `sizes`
     is_regression: bool = False
@@ -119,6 +125,7 @@ class Plan:
         max_trials: int | None,
         *,
         n_classes: int = 2,
+        n_scales: int | None = None,
         sizes: Sequence[int] = (),
         validation: Callable[[int], int] = lambda _: 0,
     ) -> "Plan":
@@ -135,6 +142,8 @@ class Plan:
             Number of candidates that an extended search compares first; None in a default search.
         n_classes : int
             Zero in a regression.
+        n_scales : int, optional
+            Number of length scales; fewer than columns if the indicators of categories share them.
         sizes : sequence of int
             Numbers of active rows to choose from, ascending; empty if the number is given.
         validation : callable
@@ -152,7 +161,9 @@ class Plan:
         sizes = [*dict.fromkeys(min(d, most) for d in sizes if d <= max(most, MAX_REDUCED))]
         tried = [d // k for d in sizes[:1] for k in ((2,) if is_regression else (4, 2))]
         tried += [d for d in sizes if d <= MAX_ACTIVE]
-        widest = max(p, COLUMNS_PER_CLASS * n_classes)
+        n_scales = p if n_scales is None else n_scales
+        width = n_scales + (p - n_scales) // INDICATORS_PER_COLUMN
+        widest = max(width, COLUMNS_PER_CLASS * n_classes)
         is_safe = n < MIN_ROWS_FOR_REESTIMATION and p <= MAX_ROUGH_COLUMNS and not is_regression
         all_rows = min(n + held_out, reestimated, reestimated * FEW_COLUMNS // widest)
         is_reestimated = by_column and min(n, all_rows) >= MIN_ROWS_FOR_REESTIMATION
@@ -169,6 +180,7 @@ class Plan:
             safe=SAFE if is_safe else None,
             reestimation=Size(all_rows, wanted) if is_reestimated else None,
             confirmation=Size(last, wanted // 2) if is_reestimated and last > all_rows else None,
+            gain_decay=min(1.0, GAIN_DECAY * math.sqrt(n_rows / (last + held_out))),
             n_rows=n_rows,
             n_active=n_active,
             is_regression=is_regression,

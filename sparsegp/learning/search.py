@@ -16,7 +16,7 @@ from typing import Any
 from sparsegp.kernels import RBF, ByColumn, Kernel, Linear, Sum, parse
 from sparsegp.learning.by_column import with_warping
 from sparsegp.learning.metric import FULL, MAX_METRIC_COLUMNS, NONE, is_per_column
-from sparsegp.learning.plan import MAX_ACTIVE, Plan, Size
+from sparsegp.learning.plan import GAIN_DECAY, MAX_ACTIVE, Plan, Size
 from sparsegp.learning.space import Candidate, Candidates
 from sparsegp.learning.trials import ALL_RUNGS, OUT_OF_TIME, Choice, Outcome, Trial, TryOut, gain_of
 
@@ -27,9 +27,9 @@ CLOSE_ERRORS = 2.0
 """Standard errors within which a kernel counts as nearly as good as the best."""
 MAX_KINDS = 2
 """Maximum number of kinds of kernel whose length scales are re-estimated."""
-MIN_GAIN, GAIN_DECAY = 0.01, 0.5
-"""Fraction of the NLPP that doubling the active rows must gain, since the fit takes four times as
-long; and expected gain of a doubling relative to the previous one."""
+MIN_GAIN = 0.01
+"""Fraction of the NLPP that doubling the active rows must gain, as the fit takes four times as
+long."""
 COMPARED, LEARNT, REESTIMATED, GROWN = 1, 2, 4, 5
 """Numbers of the stages that have trials."""
 
@@ -195,7 +195,7 @@ class Search:
     def grow(self) -> bool:
         """Double the number of active rows as long as the expected gain is enough.
 
-        A doubling is expected to gain `GAIN_DECAY` times as much as the one before; if this is
+        A doubling is expected to gain `gain_decay` times as much as the one before; if this is
         below `MIN_GAIN` it is not made. A trial of more than the smallest size would take half as
         long as the run, and one of more than `MAX_ACTIVE` longer: such a size is chosen if twice
         `MIN_GAIN` is expected. For classes, sizes up to `MAX_ACTIVE` have a trial only if as much
@@ -204,7 +204,7 @@ class Search:
         """
         gain = math.inf
         for place, size in enumerate(self.plan.grown):
-            promise = GAIN_DECAY * gain
+            promise = self.plan.gain_decay * gain
             if promise < MIN_GAIN:
                 return True
             is_more = size.n_active > self.plan.sizes[0]
