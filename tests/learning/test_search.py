@@ -480,11 +480,27 @@ def test_what_is_to_stay_or_fails_is_not_learnt_again():
 def test_more_active_rows_where_they_promise_enough(nlpp, noise, tried, n_active, n_classes):
     """Of numbers, which have no classes, after a trial alone."""
     nature = Nature(nlpp, noise=noise)
-    found = outcome(nature, None, 50000, sizes=module.ACTIVE_SIZES, n_classes=n_classes)
+    found = outcome(nature, None, 16000, sizes=module.ACTIVE_SIZES, n_classes=n_classes)
     counts = [t.n_active for t in nature.trials if t.n_active >= 500]
     assert list(dict.fromkeys(counts)) == tried
     assert found.n_active == n_active
     assert found.nlpp == nlpp[str(tried[-1])]
+
+
+@pytest.mark.parametrize(("n", "n_active"), [(16000, 1000), (32000, 1000), (200_000, 2000)])
+def test_more_rows_than_trials_have_promise_more(n, n_active):
+    nature = Nature({"250": 0.516, "500": 0.507, "1000": 0.501})
+    assert outcome(nature, None, n, sizes=module.ACTIVE_SIZES).n_active == n_active
+
+
+def test_indicators_of_categories_leave_more_rows_to_length_scales():
+    def rows(**how):
+        return Plan.of((8000, 2000, 350, 10000), 1000, None, **how).reestimation.rows
+
+    assert rows() == 2857
+    assert rows(n_scales=350) == 2857
+    assert rows(n_scales=200) == 4784
+    assert rows(n_scales=15) == 8000
 
 
 def test_the_largest_number_of_active_rows_needs_no_trial():
