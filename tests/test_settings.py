@@ -72,10 +72,10 @@ def test_json(settings):
 @pytest.mark.parametrize("posterior", ["all", "active"])
 def test_a_posterior_of_variational_sites_brings_these(likelihood, posterior):
     settings = TrainSettings.given(likelihood=likelihood, posterior=posterior)
-    assert (settings.sites, settings.criterion) == ("variational", "predictive")
+    assert (settings.sites, settings.criterion_used) == ("variational", "predictive")
     for named in ({}, {"posterior": "adf"}):
         general = TrainSettings.given(likelihood=likelihood, **named)
-        assert (general.sites, general.criterion) == ("moments", "information")
+        assert (general.sites, general.criterion_used) == ("moments", "information")
 
 
 @pytest.mark.parametrize("owner", [{}, {"method": "laplace"}])

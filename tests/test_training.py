@@ -192,7 +192,6 @@ def test_candidates_bound_the_active_rows_whose_number_is_not_given(how):
 REFUSED = {
     "fewer candidates than active rows": {"n_active": 60, "candidates": 59},
     "candidates of another posterior": {**ADF, "candidates": 100},
-    "candidates where none is better": {"criterion": "random", "candidates": 100},
     "sites for another likelihood": {"likelihood": "probit", "sites": "variational"},
     "posterior for other sites": {"likelihood": "probit", "posterior": "all"},
     "criterion without a score a class": {"active_per_class": True, "criterion": "predictive"},

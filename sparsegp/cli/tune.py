@@ -10,7 +10,10 @@ from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, pairs, percent, records_table, seconds_of, show, working
 from sparsegp.lists import plural
 
-SHOWN = ("best", "stage", "rows", "n_active", "nlpp", "on", "error", "scaling", "metric", "kernel")
+SHOWN = (
+    *("best", "stage", "rows", "n_active", "active", "nlpp", "on", "error"),
+    *("scaling", "metric", "kernel"),
+)
 """Columns of the table of trials, before the reason of a failure."""
 
 CHOICE = ("kernel", "scaling", "metric", "nlpp")
@@ -78,6 +81,7 @@ def in_words(record: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, 
         "scaling": record["scaling"],
         "metric": None if record["metric"] == "none" else record["metric"],
         "active rows": record["n_active"] and str(record["n_active"]),
+        "criterion": record["criterion"],
         "time": seconds_of(record["seconds"]),
         "records": record["run"],
         "next": record["train"],
@@ -143,6 +147,7 @@ def trials_table(
         {
             **trial,
             "stage": trial["rung"],
+            "active": "selected" if trial.get("selects") else None,
             "on": predicted(trial),
             "kernel": brief(trial["kernel"]),
             error: None if trial["error"] is None else percent(trial["error"]),

@@ -124,7 +124,7 @@ class SparseRun(Run[SparseModel]):
         return BlockSettings(
             kernels=kernels,
             rule=rule,
-            criterion=CRITERIA[settings.criterion](settings.seed),
+            criterion=CRITERIA[settings.criterion_used](settings.seed),
             n_latent=n_latent,
             capacity=self.n_active,
             lazy=settings.lazy,

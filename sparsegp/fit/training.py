@@ -1,11 +1,13 @@
 """The sparse fit, stage by stage."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from sparsegp.data import Summary, Table, unscaled
+from sparsegp.data import Numbers, Summary, Table, unscaled
 from sparsegp.errors import NumericalError, SettingsError
 from sparsegp.fit.blocks import SparseRun
 from sparsegp.fit.learning import learn
@@ -17,8 +19,9 @@ from sparsegp.model import SparseModel
 from sparsegp.posterior import POSTERIORS, ActiveRows
 from sparsegp.posterior.limits import prior_shares
 from sparsegp.runtime.threads import ThreadRuntime
+from sparsegp.settings import TrainSettings
 from sparsegp.state import require_shapes
-from sparsegp.types import Doubles, Floats, Integers
+from sparsegp.types import Doubles, Floats, Integers, Labels
 
 MAX_DRAWN = 1000
 """Maximum number of rows from which the quantiles for novelty are computed."""
@@ -216,21 +219,43 @@ def learn_metric(run: Training) -> Doubles:
 
 
 def _fit_rows(run: Training, rows: Integers, X: Floats) -> SparseModel:
-    """Fit some rows of a run, with scaled inputs X (n, p), in memory, and write nothing."""
-    (n, p), none = X.shape, np.zeros(X.shape[1])
-    unbounded = replace(run.settings, metric=NONE, stub_entries=None, candidates=None)
-    small = replace(unbounded, n_active=METRIC_ACTIVE, report_every=METRIC_ACTIVE)
-    small = replace(small, n_active=min(METRIC_ACTIVE, n - small.n_validation(n)))
+    """Fit some rows of a run, with scaled inputs X (n, p)."""
     weights = None if run.weights is None else run.weights[rows]
-    data = Prepared(
-        train=Table(X, None, "", weights=weights),  # in memory, and scaled
-        classes=run.data.classes,
-        target=run.data.target[rows],
+    data = in_memory(X, run.data.target[rows], run.data.classes, run.data.numbers, weights)
+    with small_fit(data, run.settings, METRIC_ACTIVE) as fit:
+        return fit.complete()
+
+
+def in_memory(
+    X: Floats,
+    target: Any,
+    classes: Labels,
+    numbers: Numbers | None = None,
+    weights: Doubles | None = None,
+) -> Prepared:
+    """Return rows for a small fit: scaled inputs X (n, p), class codes or targets (n,), and more.
+
+    The other arguments are as in `Prepared` and `Table`.
+    """
+    (n, p), none = X.shape, np.zeros(X.shape[1])
+    return Prepared(
+        train=Table(X, None, "", weights=weights),
+        classes=classes,
+        target=target,
         summary=Summary(n, p, none, none, none, X.var(axis=0, dtype=np.float64), whole=False),
         scaling=unscaled(p),
-        numbers=run.data.numbers,
+        numbers=numbers,
     )
+
+
+@contextmanager
+def small_fit(data: Prepared, settings: TrainSettings, n_active: int) -> Iterator[Training]:
+    """Yield a fit of rows in memory, on one thread, that writes nothing."""
+    n = data.summary.n
+    small = replace(settings, metric=NONE, stub_entries=None, candidates=None)
+    small = replace(small, n_active=n_active, report_every=n_active)
+    small = replace(small, n_active=min(n_active, n - small.n_validation(n)))
     with ThreadRuntime(1) as runtime:
         fit = Training(data, small, runtime=runtime, keeps_scores=False)
         fit.build()
-        return fit.complete()
+        yield fit

@@ -16,6 +16,7 @@ from sparsegp.data import Scaling, unscaled
 from sparsegp.data.copies import rank_in_group
 from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.prepare import Prepared, stratified_folds
+from sparsegp.fit.training import in_memory, small_fit
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
 from sparsegp.learning.by_column import Pace, learn_by_column, with_ard
@@ -187,6 +188,8 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
             elif trial.first:
                 split = np.arange(trial.first, trial.first + trial.rows), np.arange(trial.first)
                 fits, kernels = replace(fits, inputs=fits.inputs[:1], splits=[split]), kernels[:1]
+            elif trial.selects:
+                fits = fits.with_selected_rows(replace(settings, kernel=trial.kernel))
             found = fits.fit(kernels)
     except (NumericalError, SettingsError) as failure:
         seconds = time.thread_time() - began
@@ -262,6 +265,24 @@ class PartialFits:
         held = self._held
         weights = None if sample.weights is None else sample.weights[held]
         return choose_prior_variance(fits, sample.target[held], weights)
+
+    def with_selected_rows(self, settings: TrainSettings) -> "PartialFits":
+        """Return the same fits with active rows that are selected as in a run."""
+        splits = []
+        for X, (rows, held) in zip(self.inputs, self.splits, strict=True):
+            target, weights = self.sample.target[rows], self.sample.weights
+            data = in_memory(
+                X[rows],
+                target,
+                np.arange(self.sample.n_classes),
+                weights=None if weights is None else weights[rows],
+            )
+            with small_fit(data, settings, self.n_active) as fit:
+                fit.select()
+                chosen = fit.active.rows
+            rest = np.delete(np.arange(len(rows)), chosen)
+            splits.append((rows[np.concatenate([chosen, rest])], held))
+        return replace(self, splits=splits)
 
     @property
     def _held(self) -> Integers:

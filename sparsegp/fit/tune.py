@@ -43,11 +43,11 @@ class Tuned(Choice):
 
     Attributes
     ----------
-    kernel, scaling, metric, n_active, nlpp, ended
+    kernel, scaling, metric, n_active, criterion, nlpp, ended
         See `Choice`.
     trials : tuple of dict
         Record of each trial, in order: number, kernel, scaling, rung, rows, n_active, by_column,
-        metric, again, first, nlpp, error, ece, seconds (of processor time) and failure.
+        metric, again, first, selects, nlpp, error, ece, seconds (of processor time) and failure.
     columns : ColumnNames
         Names of the columns, if they have any, by which `chosen` has length scales.
     """
@@ -59,7 +59,8 @@ class Tuned(Choice):
     def chosen(self) -> dict[str, Any]:
         """The chosen settings of a run; with length scales by name if columns have names."""
         kernel = self.columns.text(parse(self.kernel))
-        found = {"kernel": kernel, "scaling": self.scaling, "n_active": self.n_active}
+        names = "scaling", "n_active", "criterion"
+        found = {"kernel": kernel} | {name: getattr(self, name) for name in names}
         metric = {} if self.metric == NONE else {"metric": self.metric}
         return {name: value for name, value in found.items() if value is not None} | metric
 
@@ -77,11 +78,12 @@ def tune(
     max_seconds: float | None = None,
     **options: Any,
 ) -> Tuned:
-    """Choose kernel, scaling and number of active rows by predictions for held-out rows.
+    """Choose kernel, scaling, number and kind of active rows by predictions for held-out rows.
 
     Kernel families, variances, length scales and scalings are compared; then per-column length
-    scales are learnt, and the active set is doubled as long as that pays. A scaling other than
-    "auto" and a given number of active rows are kept. See docs/explanation/search.md.
+    scales are learnt, the active set is doubled as long as that pays, and it becomes random if that
+    is clearly better. A scaling other than "auto", a given number of active rows and a given
+    criterion are kept. See docs/explanation/search.md.
     Unless `max_seconds` cuts it short, the choice does not depend on how many trials run in
     parallel or whether the search was interrupted and resumed.
 
@@ -242,7 +244,7 @@ class Tuning(Run[Tuned]):
             }
             candidates = Candidates(self.settings.first_kernel, variances, self.settings.seed)
             number = candidates.safe if self._takes_safe else 0
-            choice = Choice(*candidates.known[number], None, None, ALL_RUNGS)
+            choice = Choice(*candidates.known[number], None, None, None, ALL_RUNGS)
             if self.sample is not None:
                 choice = search(candidates, self._plan(self.sample), self.try_out)
             self.choice = asdict(choice)
@@ -261,10 +263,12 @@ class Tuning(Run[Tuned]):
             sizes=self._sizes(),
             validation=self.settings.n_validation,
         )
-        has_all_stages = self.max_trials or found.has_more_rows or summary.p > plan.NOISY_COLUMNS
-        if not (has_all_stages or self.settings.is_regression):
-            shares = np.bincount(sample.target, sample.weights)
+        is_regression, has_many = self.settings.is_regression, summary.p > plan.NOISY_COLUMNS
+        shares = None if is_regression else np.bincount(sample.target, sample.weights)
+        if shares is not None and not (self.max_trials or found.has_more_rows or has_many):
             found = replace(found, noise=plan.noise_level(shares))
+        if self.settings.criterion is None:
+            found = replace(found, doubt=plan.doubt_level(shares))
         errors = plan.GUARD_ERRORS if self.is_given or self._is_guarded else 0.0
         return replace(found, errors=errors)
 

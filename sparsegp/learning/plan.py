@@ -53,6 +53,10 @@ indicators of a category count as one, as matrix products take the place of thei
 ACTIVE_SIZES, MAX_REDUCED = (1000, 2000, 4000, 8000), 4000
 """Numbers of active rows to choose from, if the number is not given; and the largest that is
 reduced where there are too few rows for it, rather than left out."""
+SELECTED_ACTIVE, DOUBTFUL = 500, 0.5
+"""Maximum number of active rows in the trials that choose between selected and random ones; and the
+NLPP, relative to the entropy of the classes, above which selection may do harm. In a regression it
+is the fraction of the variance of the targets that is not predicted."""
 GAIN_DECAY = 0.5
 """Expected gain of a doubling of the active rows relative to the one before, if trials use all
 rows. The more rows a model has, the more its active rows gain."""
@@ -83,6 +87,16 @@ def noise_level(shares: Doubles | Integers) -> float:
     return share * float(entr(shares / shares.sum()).sum())
 
 
+def doubt_level(shares: Doubles | Integers | None) -> float:
+    """Return the NLPP above which selection may do harm, given the weights of the classes, if any.
+
+    In a regression it is that of standardised targets of which `DOUBTFUL` is Gaussian noise.
+    """
+    if shares is None:
+        return 0.5 * (1.0 + math.log(2.0 * math.pi * DOUBTFUL))
+    return DOUBTFUL * float(entr(shares / shares.sum()).sum())
+
+
 @dataclass(frozen=True)
 class Size:
     """Numbers of rows and active rows of the trials of one stage."""
@@ -111,6 +125,8 @@ class Plan:
     safe: int | None = None  # candidate to select unless the winner leads it, see `Search.select`
     reestimation: Size | None = None  # size of the re-estimation of the best's length scales
     confirmation: Size | None = None  # of trials that decide between kinds, if these have more rows
+    selection: Size | None = None  # size of trials with random and with selected active rows
+    doubt: float = math.inf  # NLPP above which these trials are made
     gain_decay: float = GAIN_DECAY  # gain of a doubling of active rows relative to the last one
     n_rows: int = 0  # of the run
     n_active: int = 0  # of the run, unless it is chosen from `sizes`
@@ -168,6 +184,8 @@ class Plan:
         all_rows = min(n + held_out, reestimated, reestimated * FEW_COLUMNS // widest)
         is_reestimated = by_column and min(n, all_rows) >= MIN_ROWS_FOR_REESTIMATION
         wanted = min(REESTIMATE_ACTIVE, max(FIRST_ACTIVE, n_active))
+        smallest = sizes[0] if sizes else n_active
+        selected = Size(last, min(smallest, SELECTED_ACTIVE))
         return cls(
             first,
             by_column,
@@ -180,6 +198,7 @@ class Plan:
             safe=SAFE if is_safe else None,
             reestimation=Size(all_rows, wanted) if is_reestimated else None,
             confirmation=Size(last, wanted // 2) if is_reestimated and last > all_rows else None,
+            selection=selected if n_rows >= 2 * smallest else None,
             gain_decay=min(1.0, GAIN_DECAY * math.sqrt(n_rows / (last + held_out))),
             n_rows=n_rows,
             n_active=n_active,

@@ -1,6 +1,7 @@
 """The stages of a search for the kernel, described in docs/explanation/search.md.
 
-They are the methods `compare`, `refine`, `select`, `reestimate`, `grow` and `finish` of `Search`.
+They are the methods `compare`, `refine`, `select`, `reestimate`, `grow`, `finish` and
+`choose_criterion` of `Search`.
 In the first three, candidates are judged by the same held-out rows, which no fit has seen; a sum or
 a kernel with a metric, whose fits take longer, must lead all others. Where labels are mostly noise,
 the last costly stage gains little, and is left out unless earlier stages gained much. Decisions are
@@ -30,7 +31,9 @@ MAX_KINDS = 2
 MIN_GAIN = 0.01
 """Fraction of the NLPP that doubling the active rows must gain, as the fit takes four times as
 long."""
-COMPARED, LEARNT, REESTIMATED, GROWN = 1, 2, 4, 5
+RANDOM = "random"
+"""Criterion of random active rows."""
+COMPARED, LEARNT, REESTIMATED, GROWN, SELECTED = 1, 2, 4, 5, 6
 """Numbers of the stages that have trials."""
 
 
@@ -47,7 +50,8 @@ def search(candidates: Candidates, plan: Plan, try_out: TryOut) -> Choice:
     under_way = Search(candidates, plan, try_out)
     complete = under_way.compare() and under_way.refine()
     under_way.select()
-    complete = complete and under_way.reestimate() and under_way.grow() and under_way.finish()
+    complete = complete and under_way.reestimate() and under_way.grow()
+    complete = complete and under_way.finish() and under_way.choose_criterion()
     return under_way.choice(ALL_RUNGS if complete else OUT_OF_TIME)
 
 
@@ -63,6 +67,7 @@ class Search:
         self.outcomes: dict[int, Outcome] = {}  # of the last completed stage, by candidate number
         self.winner = 0
         self.n_active = self.plan.sizes[0] if self.plan.sizes else None  # chosen so far
+        self.criterion: str | None = None
         self.slower: set[int] = set()  # sums and candidates with a metric, whose fits take longer
         self.is_reestimated = False  # whether length scales have been re-estimated
 
@@ -227,6 +232,25 @@ class Search:
                 self.n_active = larger
         return True
 
+    def choose_criterion(self) -> bool:
+        """Take random active rows if they are better than selected ones by `CLOSE_ERRORS`.
+
+        They may be where labels are noisy, as rows selected for their improbable labels are then
+        the noisiest, and the function is rough.
+        """
+        size, known = self.plan.selection, self.outcomes.get(self.winner)
+        if size is None or known is None or known.nlpp is None or known.nlpp < self.plan.doubt:
+            return True
+        random = self._later_trial(self.winner, SELECTED, size)
+        selected = replace(random, selects=True)
+        found = [
+            self.try_out([trial], f"{size.n_active} {how} active rows").get(self.winner)
+            for trial, how in ((random, "random"), (selected, "selected"))
+        ]
+        if found[0] and found[1] and found[0].leads(found[1], CLOSE_ERRORS):
+            self.criterion = RANDOM
+        return None not in found
+
     def reestimate(self) -> bool:
         """Re-estimate length scales with more rows and active rows, and take the best kind."""
         size, before = self.plan.reestimation, self.outcomes.get(self.winner)
@@ -341,7 +365,7 @@ class Search:
         known, nlpp = self.candidates.known[self.winner], None
         if found := self.outcomes.get(self.winner):
             known, nlpp = known._replace(kernel=found.kernel), found.nlpp
-        return Choice(*known, self.n_active, nlpp, ended)
+        return Choice(*known, self.n_active, self.criterion, nlpp, ended)
 
     def _best(self) -> int:
         """Return the best candidate, but one with slower fits only if it leads the others."""

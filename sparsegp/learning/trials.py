@@ -29,6 +29,7 @@ class Trial:
     metric: str = NONE  # learnt before the fit
     again: bool = False  # re-estimate length scales from `rows`, held-out ones too, without a fit
     first: int = 0  # where these rows begin; without `by_column`, the rows before are predicted
+    selects: bool = False  # active rows are selected as in a run, rather than the first ones
 
     @classmethod
     def of(
@@ -94,5 +95,6 @@ class Choice:
     scaling: str  # the scaling rule
     metric: str
     n_active: int | None  # number of active rows, if it was not given
+    criterion: str | None  # of the selection, if it is not the default
     nlpp: float | None
     ended: str  # why the search ended: `ALL_RUNGS` or `OUT_OF_TIME`

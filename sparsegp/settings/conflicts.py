@@ -70,9 +70,8 @@ def _of_rows_and_columns(settings: "TrainSettings") -> Iterator[str]:
     found, wanted = settings.candidates, settings.n_active
     if found is not None and not settings.draws_candidates:
         yield (
-            "`candidates` is for posterior=all, learn=none and a criterion other than random, got "
-            f"posterior={settings.posterior}, learn={settings.learn} and criterion="
-            f"{settings.criterion}; leave it out"
+            f"`candidates` is for posterior=all and learn=none, got posterior={settings.posterior} "
+            f"and learn={settings.learn}; leave it out"
         )
     if found is not None and wanted is not None and found < wanted:
         yield f"`candidates` must be at least n_active={wanted}, got {found}; raise it"
@@ -109,10 +108,10 @@ def _of_criterion(settings: "TrainSettings") -> Iterator[str]:
     from sparsegp.ivm.criteria import CRITERIA, Change
 
     single = [name for name in CRITERIA if issubclass(CRITERIA[name], Change)]
-    if settings.active_per_class and settings.criterion not in single:
+    if settings.active_per_class and settings.criterion_used not in single:
         yield (
             "active_per_class needs a criterion that scores single classes, got "
-            f"{settings.criterion}; use one of {', '.join(single)}"
+            f"{settings.criterion_used}; use one of {', '.join(single)}"
         )
     if settings.stub_entries is not None and settings.posterior == "all":
         yield (

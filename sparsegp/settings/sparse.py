@@ -21,6 +21,8 @@ USUAL_KERNEL = AUTO
 KERNEL_OF_NUMBERS = "30*rbf"
 """Default kernel of a regression, whose noise variance and prior variance factor are learnt."""
 DEFAULT_N_ACTIVE = 1000
+DEFAULT_CRITERIA = {"variational": "predictive", "moments": "information"}
+"""Default criteria by sites."""
 CANDIDATES = 20
 """Candidates per active row; from more of them, the most extreme rows would be selected, which
 represent the others less well."""
@@ -34,7 +36,7 @@ up to the second number of rows, twice those outside the largest class count, if
 OF_THE_PAPER = "multinomial_probit"
 """The likelihood that `TrainSettings.given` chooses where softmax has no advantage: for the methods
 of Girolami & Rogers, and for those that need moments for many classes."""
-GENERAL = {"sites": "moments", "criterion": "information", "posterior": "adf", "kernel": "10*rbf"}
+GENERAL = {"sites": "moments", "posterior": "adf", "kernel": "10*rbf"}
 """Settings that `TrainSettings.given` chooses for other likelihoods, and for sites=moments."""
 BY_EVIDENCE = {**LEARNT, "posterior": "adf", "major_steps": 5}
 """Settings of a regression that learns by the evidence, or has too few rows for a search."""
@@ -68,12 +70,14 @@ class TrainSettings(Settings):
         "Metric of isotropic kernels such as rbf: none, or full: a matrix that mixes all columns, "
         "learnt from the gradients of small fits, such as 'full(rounds=3, power=0.5)'.",
     )
-    criterion: str = setting(
-        "predictive",
+    criterion: str | None = setting(
+        None,
         "Selects the next active row. predictive: the one with the least probable label; "
         "information: the one that changes the posterior most; entropy: the one that lowers its "
         "entropy most; random.",
         choices="sparsegp.ivm.criteria:CRITERIA",
+        unset="predictive, with sites=moments information; or random, if a search for the kernel "
+        "finds that better",
     )
     candidates: int | None = setting(
         None,
@@ -308,9 +312,14 @@ class TrainSettings(Settings):
         return self.n_active
 
     @property
+    def criterion_used(self) -> str:
+        """Name of the criterion; the default one if none is given or chosen."""
+        return self.criterion or DEFAULT_CRITERIA[self.sites]
+
+    @property
     def draws_candidates(self) -> bool:
         """Whether only a sample of the rows may become active, rather than all."""
-        return self.posterior == "all" and self.criterion != "random" and self.learn == "none"
+        return self.posterior == "all" and self.learn == "none"
 
     def n_candidates(self, n: int, n_active: int) -> int:
         """Return the number of candidates among n rows, before more of rare classes are added."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import sparsegp
 from sparsegp.blas import single_threaded_blas
@@ -105,6 +105,35 @@ def test_of_few_rows_every_one_is_held_out_once(sample):
         kernels = PartialFits.of(few, TrainSettings(), trial).learnt_by_column(parse(trial.kernel))
     assert run_trial(TrainSettings(), few, trial).kernel == str(averaged(kernels))
     assert len(set(kernels)) == SEARCH_FOLDS
+
+
+@pytest.mark.parametrize("parts", [1, SEARCH_FOLDS])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_active_rows_may_be_those_that_a_run_selects(weighted, parts, sample):
+    X, y = sample.X, sample.target
+    # without equal weights, whose order would depend on that of the rows in the run
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(X)) if weighted else None
+    sample = replace(sample, parts=parts, weights=weights)
+    trial = Trial(0, KERNEL, "none", 6, 10**6, 60, selects=True)
+    found = run_trial(TrainSettings(), sample, trial)
+    how = {"kernel": KERNEL, "scaling": "none", "runtime": "threads=1"}
+    fits, helds = [], []
+    for rows, held in sample.splits(10**6):
+        own = None if weights is None else weights[rows]
+        model = sparsegp.train(X[rows], y[rows], sample_weight=own, n_active=60, **how)
+        order = rows[np.concatenate([model.rows, np.delete(np.arange(len(rows)), model.rows)])]
+        own = None if weights is None else weights[order].astype(np.float32)
+        with single_threaded_blas():
+            fits.append(ApproximateFit(parse(KERNEL), X[order], y[order], 3, 60, X[held], own))
+        helds.append(held)
+    held = np.concatenate(helds)
+    own = None if weights is None else weights[held]
+    with single_threaded_blas():
+        log_p = choose_prior_variance(fits, y[held], own).predicted[range(len(held)), y[held]]
+    own = np.ones(len(held)) if own is None else own
+    assert_allclose(found.log_p, (log_p * own / own.mean())[np.argsort(held)], rtol=1e-12)
+    first = run_trial(TrainSettings(), sample, replace(trial, selects=False))
+    assert found.nlpp != first.nlpp
 
 
 @pytest.mark.parametrize(("weighted", "metric"), [(False, "none"), (True, "none"), (False, "full")])

@@ -236,7 +236,8 @@ def test_labels_that_look_like_noise_may_depend_on_few_of_many_columns(columns):
     X, y = rng.standard_normal((250, columns)), rng.integers(2, size=250)
     learns = pytest.raises(Interrupted) if columns > 50 else nullcontext()
     with learns:  # after nine trials, one with learnt scales, and a report before and between
-        tune(X, y, max_trials=None, n_active=20, runtime="threads=1", progress=Stopper(13))
+        how = {"n_active": 20, "criterion": "predictive", "progress": Stopper(13)}
+        tune(X, y, max_trials=None, runtime="threads=1", **how)
 
 
 CASES = {"few rows": (89, 4), "pixels": (120, 60), "few wide rows": (89, MAX_ROUGH_COLUMNS + 1)}

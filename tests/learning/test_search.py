@@ -9,7 +9,7 @@ from sparsegp.kernels import parse
 from sparsegp.learning import plan as module
 from sparsegp.learning.by_column import with_ard, with_warping
 from sparsegp.learning.plan import Plan, Size, noise_level
-from sparsegp.learning.search import search
+from sparsegp.learning.search import SELECTED, search
 from sparsegp.learning.space import MAX_ROUGH_COLUMNS, SAFE, Candidates
 from sparsegp.learning.trials import Outcome
 
@@ -30,6 +30,7 @@ class Nature:
     time: int = 10**9
     p: int = 2
     again: dict[str, float] = field(default_factory=dict)
+    selected: float = 1.0  # NLPP with selected active rows
     trials: list = field(default_factory=list)
 
     def of(self, kernel, n_active=0):
@@ -44,6 +45,7 @@ class Nature:
             kernel = learnt(trial.kernel, self.p) if is_learnt else trial.kernel
             nlpp = self.of(made_of(trial, self.p), trial.n_active)
             nlpp = self.again.get(made_of(trial, self.p), nlpp) if trial.again else nlpp
+            nlpp = self.selected if trial.selects else nlpp
             noise = self.noise * unit(len(self.trials))
             figures = (nlpp, 0.0, 0.0, 0.0, "")
             found[trial.number] = Outcome(kernel, *figures, log_p=noise - nlpp)
@@ -491,6 +493,40 @@ def test_more_active_rows_where_they_promise_enough(nlpp, noise, tried, n_active
 def test_more_rows_than_trials_have_promise_more(n, n_active):
     nature = Nature({"250": 0.516, "500": 0.507, "1000": 0.501})
     assert outcome(nature, None, n, sizes=module.ACTIVE_SIZES).n_active == n_active
+
+
+@pytest.mark.parametrize(
+    ("selected", "noise", "doubt", "criterion"),
+    [
+        (0.6, 0.0, 0.4, "random"),
+        (0.6, 0.0, 0.51, None),
+        (0.49, 0.0, 0.4, None),
+        (0.6, 1.0, 0.4, "random"),  # standard error: 0.045
+        (0.58, 1.0, 0.4, None),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(), module.ACTIVE_SIZES])
+def test_active_rows_are_random_where_those_are_clearly_better(
+    selected, noise, doubt, criterion, sizes
+):
+    figures = {GIVEN: 0.5, "60": 0.5, "250": 0.5, "500": 0.5, "1000": 0.5}
+    nature = Nature(figures, noise=noise, selected=selected)
+    plan = replace(Plan.of((5000, 0, 2), 60, None, sizes=sizes), doubt=doubt)
+    found = nature.searched(replace(plan, reestimation=None))
+    assert found.criterion == criterion
+    size = (plan.grown[0].rows if sizes else 5000, 500 if sizes else 60)
+    tried = [(t.rows, t.n_active, t.selects) for t in nature.trials if t.rung == SELECTED]
+    assert tried == [(*size, selects) for selects in (False, True) if doubt < 0.5]
+    nature.time = len(nature.trials) - 1
+    nature.trials.clear()
+    out_of_time = nature.searched(replace(plan, reestimation=None))
+    assert (out_of_time.criterion, out_of_time.ended) == (None, "max_seconds")
+
+
+def test_of_few_rows_most_become_active_and_are_not_random():
+    assert Plan.of((1999, 0, 2), 1000, None).selection is None
+    assert Plan.of((1500, 500, 2), 1000, None).selection == Size(1500, module.SELECTED_ACTIVE)
+    assert Plan.of((1500, 500, 2), 1000, None).doubt == np.inf  # without labels
 
 
 def test_indicators_of_categories_leave_more_rows_to_length_scales():
