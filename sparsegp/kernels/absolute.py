@@ -32,8 +32,9 @@ ADDITIVE_SCALE = 3.0
 """Default length scale of `Additive`, as a multiple of the mean standard deviation of the columns
 that are not constant."""
 
-FEW = 64
-"""Minimum number of rows of the second input for which matrix products pay off in batches."""
+FEW = 32
+"""Minimum number of rows of the second input for which matrix products pay off in batches, if f is
+the identity; else they always do."""
 
 KNOTS = (-0.6745, 0.0, 0.6745)
 """Boundaries of the segments of a scaled column: quartiles of a standard normal distribution."""
@@ -95,12 +96,13 @@ class Absolute(ByColumn):
         with np.errstate(over="ignore"):  # distances beyond the range of the precision
             X, Z, scales = self._warped_and_scales(pair.X, pair.Z)
             w, f, shared = 1 / scales, self._transform, self._shared(X.shape[-1])
-            if Z.ndim > 2 or (X.ndim > 2 and len(Z) < FEW) or not shared.any():
+            are_few = X.ndim > 2 and len(Z) < FEW and f is None
+            if Z.ndim > 2 or are_few or not shared.any():
                 return summed_differences(X, Z, w, f)
             values = self._values_of_indicators(len(w), X.dtype)
             values = self._warped(values) if self._is_warped(len(w)) else values
-            some = X[..., shared], Z[:, shared], w[shared], values[:, shared]
-            sums = indicator_sums(*some, f)
+            rows = X.compress(shared, axis=-1), Z.compress(shared, axis=1)  # in C order
+            sums = indicator_sums(*rows, w[shared], values[:, shared], f)
             if not shared.all():
                 sums += summed_differences(X[..., ~shared], Z[:, ~shared], w[~shared], f)
             return sums

@@ -34,9 +34,13 @@ def digits(X: Floats, values: Floats) -> tuple[Floats, Booleans]:
         Zeros and ones.
     Booleans (..., n)
     """
-    is_known = np.logical_or.reduce([np.equal(X, value) for value in values])
-    reached = np.concatenate([np.greater_equal(X, value) for value in values[1:]], axis=-1)
-    return reached.astype(X.dtype), ~is_known.all(axis=-1)
+    p = X.shape[-1]
+    reached = np.empty((*X.shape[:-1], (len(values) - 1) * p), X.dtype)
+    is_known, found = np.equal(X, values[0]), np.empty(X.shape, bool)
+    for first, value in zip(range(0, reached.shape[-1], p), values[1:], strict=True):
+        reached[..., first : first + p] = np.greater_equal(X, value, out=found)
+        is_known |= np.equal(X, value, out=found)
+    return reached, ~is_known.all(axis=-1)
 
 
 def indicator_sums(
