@@ -267,7 +267,7 @@ class Tuning(Run[Tuned]):
         shares = None if is_regression else np.bincount(sample.target, sample.weights)
         if shares is not None and not (self.max_trials or found.has_more_rows or has_many):
             found = replace(found, noise=plan.noise_level(shares))
-        if self.settings.criterion is None:
+        if self.settings.criterion is None and self.settings.posterior == "all":
             found = replace(found, doubt=plan.doubt_level(shares))
         errors = plan.GUARD_ERRORS if self.is_given or self._is_guarded else 0.0
         return replace(found, errors=errors)

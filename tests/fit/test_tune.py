@@ -271,6 +271,34 @@ def test_other_rows_are_searched(case, searching):
     assert tune(X, y, sample_weight=weights, max_trials=None, runtime="threads=1").trials
 
 
+def noisy_days(n, seed):
+    """Labels that depend on one of a hundred days, and are noisy; the other column is noise."""
+    chances = 1.0 / (1.0 + np.exp(-2.0 * np.random.default_rng(7).normal(size=100)))
+    rng = np.random.default_rng(seed)
+    day = rng.integers(100, size=n)
+    return np.column_stack([day, rng.normal(size=n)]), (rng.random(n) < chances[day]).astype(int)
+
+
+def test_active_rows_are_random_where_the_least_probable_ones_are_noise():
+    X, y = noisy_days(4000, 0)
+    how = {"n_active": 300, "scaling": "quantile", "runtime": "threads=1"}
+    found = tune(X, y, max_trials=None, **how)
+    assert found.criterion == found.chosen["criterion"] == "random"
+    last = [(trial["rung"], trial["selects"]) for trial in found.trials[-2:]]
+    assert last == [(6, False), (6, True)]
+    X_new, y_new = noisy_days(4000, 1)
+    random, selected = (
+        nlpp(sparsegp.train(X, y, **how | found.chosen | {"criterion": name}), X_new, y_new)
+        for name in ("random", "predictive")
+    )
+    assert random < 0.9 * selected
+    for given in ({"criterion": "predictive"}, {"posterior": "adf"}):
+        some = {"max_trials": 3, **how, "n_active": 30}
+        kept = tune(X[:2000], y[:2000], **some, **given)
+        assert kept.criterion is None
+        assert {trial["rung"] for trial in kept.trials} <= {1, 2, 4, 5}
+
+
 def test_counts_of_words_may_stay_unscaled(searching):
     rng = np.random.default_rng(0)
     X = rng.poisson(0.1 * rng.exponential(size=MAX_ROUGH_COLUMNS + 1), size=(100, 2001))
