@@ -10,13 +10,11 @@ from sparsegp.cli import options as shared
 from sparsegp.cli.output import json_line, pairs, percent, records_table, seconds_of, show, working
 from sparsegp.lists import plural
 
-SHOWN = (
-    *("best", "stage", "rows", "n_active", "active", "nlpp", "on", "error"),
-    *("scaling", "metric", "kernel"),
-)
+TRIED = ("scaling", "metric", "kernel")
+"""What is tried in a trial."""
+SHOWN = ("best", "stage", "rows", "n_active", "active", "nlpp", "on", "error", *TRIED)
 """Columns of the table of trials, before the reason of a failure."""
-
-CHOICE = ("kernel", "scaling", "metric", "nlpp")
+CHOICE = (*TRIED, "nlpp")
 """Fields that trials and the choice share."""
 
 
@@ -132,7 +130,7 @@ def trials_table(
         return trial["rung"], *size, failed, 0.0 if failed else trial["nlpp"], trial["number"]
 
     def is_chosen(trial: Mapping[str, Any]) -> bool:  # its NLPP is not that of a re-estimation
-        names = CHOICE[:-1] if trial.get("again") else CHOICE
+        names = TRIED if trial.get("again") else CHOICE
         return chosen is not None and all(chosen[name] == trial[name] for name in names)
 
     def predicted(trial: Mapping[str, Any]) -> str | None:

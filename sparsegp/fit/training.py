@@ -221,24 +221,30 @@ def learn_metric(run: Training) -> Doubles:
 def _fit_rows(run: Training, rows: Integers, X: Floats) -> SparseModel:
     """Fit some rows of a run, with scaled inputs X (n, p)."""
     weights = None if run.weights is None else run.weights[rows]
-    data = in_memory(X, run.data.target[rows], run.data.classes, run.data.numbers, weights)
-    with small_fit(data, run.settings, METRIC_ACTIVE) as fit:
+    of_rows = X, run.data.target[rows], run.data.classes, weights, run.data.numbers
+    with small_fit(run.settings, METRIC_ACTIVE, *of_rows) as fit:
         return fit.complete()
 
 
-def in_memory(
+@contextmanager
+def small_fit(
+    settings: TrainSettings,
+    n_active: int,
     X: Floats,
     target: Any,
     classes: Labels,
-    numbers: Numbers | None = None,
     weights: Doubles | None = None,
-) -> Prepared:
-    """Return rows for a small fit: scaled inputs X (n, p), class codes or targets (n,), and more.
+    numbers: Numbers | None = None,
+) -> Iterator[Training]:
+    """Yield a fit of scaled inputs X (n, p) in memory, on one thread, that writes nothing.
 
-    The other arguments are as in `Prepared` and `Table`.
+    The arguments after X are as in `Prepared`, and the weights (n,) as in `Table`.
     """
     (n, p), none = X.shape, np.zeros(X.shape[1])
-    return Prepared(
+    small = replace(settings, metric=NONE, stub_entries=None, candidates=None)
+    small = replace(small, n_active=n_active, report_every=n_active)
+    small = replace(small, n_active=min(n_active, n - small.n_validation(n)))
+    data = Prepared(
         train=Table(X, None, "", weights=weights),
         classes=classes,
         target=target,
@@ -246,15 +252,6 @@ def in_memory(
         scaling=unscaled(p),
         numbers=numbers,
     )
-
-
-@contextmanager
-def small_fit(data: Prepared, settings: TrainSettings, n_active: int) -> Iterator[Training]:
-    """Yield a fit of rows in memory, on one thread, that writes nothing."""
-    n = data.summary.n
-    small = replace(settings, metric=NONE, stub_entries=None, candidates=None)
-    small = replace(small, n_active=n_active, report_every=n_active)
-    small = replace(small, n_active=min(n_active, n - small.n_validation(n)))
     with ThreadRuntime(1) as runtime:
         fit = Training(data, small, runtime=runtime, keeps_scores=False)
         fit.build()

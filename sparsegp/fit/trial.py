@@ -16,7 +16,7 @@ from sparsegp.data import Scaling, unscaled
 from sparsegp.data.copies import rank_in_group
 from sparsegp.errors import DataError, NumericalError, SettingsError
 from sparsegp.fit.prepare import Prepared, stratified_folds
-from sparsegp.fit.training import in_memory, small_fit
+from sparsegp.fit.training import small_fit
 from sparsegp.kernels import Constant, Kernel, Product, Sum, parse, six_digits
 from sparsegp.learning.approximate import ApproximateFit, FitResult, choose_prior_variance
 from sparsegp.learning.by_column import Pace, learn_by_column, with_ard
@@ -268,16 +268,11 @@ class PartialFits:
 
     def with_selected_rows(self, settings: TrainSettings) -> "PartialFits":
         """Return the same fits with active rows that are selected as in a run."""
-        splits = []
+        sample, classes, splits = self.sample, np.arange(self.sample.n_classes), []
         for X, (rows, held) in zip(self.inputs, self.splits, strict=True):
-            target, weights = self.sample.target[rows], self.sample.weights
-            data = in_memory(
-                X[rows],
-                target,
-                np.arange(self.sample.n_classes),
-                weights=None if weights is None else weights[rows],
-            )
-            with small_fit(data, settings, self.n_active) as fit:
+            weights = None if sample.weights is None else sample.weights[rows]
+            of_rows = X[rows], sample.target[rows], classes, weights
+            with small_fit(settings, self.n_active, *of_rows) as fit:
                 fit.select()
                 chosen = fit.active.rows
             rest = np.delete(np.arange(len(rows)), chosen)

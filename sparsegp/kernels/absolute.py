@@ -33,8 +33,8 @@ ADDITIVE_SCALE = 3.0
 that are not constant."""
 
 FEW = 32
-"""Minimum number of rows of the second input for which matrix products pay off in batches, if f is
-the identity; else they always do."""
+"""Minimum number of rows of the second input for which matrix products pay off in batches if f is
+the identity; otherwise they do from four rows on, and are always used."""
 
 KNOTS = (-0.6745, 0.0, 0.6745)
 """Boundaries of the segments of a scaled column: quartiles of a standard normal distribution."""

@@ -83,8 +83,7 @@ def sample_rows(n: int, p: int, least: int = MAX_ROWS) -> int:
 
 def noise_level(shares: Doubles | Integers) -> float:
     """Return the NLPP above which labels are mostly noise, given the weights of the classes."""
-    share = NOISY_MANY if np.count_nonzero(shares) > 2 else NOISY
-    return share * float(entr(shares / shares.sum()).sum())
+    return (NOISY_MANY if np.count_nonzero(shares) > 2 else NOISY) * _entropy(shares)
 
 
 def doubt_level(shares: Doubles | Integers | None) -> float:
@@ -94,7 +93,11 @@ def doubt_level(shares: Doubles | Integers | None) -> float:
     """
     if shares is None:
         return 0.5 * (1.0 + math.log(2.0 * math.pi * DOUBTFUL))
-    return DOUBTFUL * float(entr(shares / shares.sum()).sum())
+    return DOUBTFUL * _entropy(shares)
+
+
+def _entropy(shares: Doubles | Integers) -> float:
+    return float(entr(shares / shares.sum()).sum())
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """The stages of a search for the kernel, described in docs/explanation/search.md.
 
 They are the methods `compare`, `refine`, `select`, `reestimate`, `grow`, `finish` and
-`choose_criterion` of `Search`.
-In the first three, candidates are judged by the same held-out rows, which no fit has seen; a sum or
-a kernel with a metric, whose fits take longer, must lead all others. Where labels are mostly noise,
-the last costly stage gains little, and is left out unless earlier stages gained much. Decisions are
-made at the end of a stage, when all its trials are known, and depend on nothing else. So the choice
-depends neither on the number of parallel trials nor on interruptions.
+`choose_criterion` of `Search`. In the first three, candidates are judged by the same held-out rows,
+which no fit has seen; a sum or a kernel with a metric, whose fits take longer, must lead all
+others. Where labels are mostly noise, the last costly stage gains little, and is left out unless
+earlier stages gained much. Decisions are made at the end of a stage, when all its trials are known,
+and depend on nothing else. So the choice depends neither on the number of parallel trials nor on
+interruptions.
 """
 
 import math
@@ -232,25 +232,6 @@ class Search:
                 self.n_active = larger
         return True
 
-    def choose_criterion(self) -> bool:
-        """Take random active rows if they are better than selected ones by `CLOSE_ERRORS`.
-
-        They may be where labels are noisy, as rows selected for their improbable labels are then
-        the noisiest, and the function is rough.
-        """
-        size, known = self.plan.selection, self.outcomes.get(self.winner)
-        if size is None or known is None or known.nlpp is None or known.nlpp < self.plan.doubt:
-            return True
-        random = self._later_trial(self.winner, SELECTED, size)
-        selected = replace(random, selects=True)
-        found = [
-            self.try_out([trial], f"{size.n_active} {how} active rows").get(self.winner)
-            for trial, how in ((random, "random"), (selected, "selected"))
-        ]
-        if found[0] and found[1] and found[0].leads(found[1], CLOSE_ERRORS):
-            self.criterion = RANDOM
-        return None not in found
-
     def reestimate(self) -> bool:
         """Re-estimate length scales with more rows and active rows, and take the best kind."""
         size, before = self.plan.reestimation, self.outcomes.get(self.winner)
@@ -284,6 +265,25 @@ class Search:
         if found and found[self.winner].nlpp is not None:
             self._set_winner(self.winner, found)
         return bool(found)
+
+    def choose_criterion(self) -> bool:
+        """Take random active rows if they are better than selected ones by `CLOSE_ERRORS`.
+
+        They can be where labels are noisy and the function is rough: the rows with the least
+        probable labels are then the noisiest.
+        """
+        size, known = self.plan.selection, self.outcomes.get(self.winner)
+        if size is None or known is None or known.nlpp is None or known.nlpp < self.plan.doubt:
+            return True
+        random = self._later_trial(self.winner, SELECTED, size)
+        selected = replace(random, selects=True)
+        found = [
+            self.try_out([trial], f"{size.n_active} {how} active rows").get(self.winner)
+            for trial, how in ((random, "random"), (selected, "selected"))
+        ]
+        if found[0] and found[1] and found[0].leads(found[1], CLOSE_ERRORS):
+            self.criterion = RANDOM
+        return None not in found
 
     def _nlpp_of_kinds(
         self, learnt: Mapping[int, Outcome], size: Size, first: int

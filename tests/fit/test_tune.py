@@ -27,7 +27,7 @@ small = functools.partial(tune, max_trials=8, n_active=60, runtime="threads=1")
 def of(tuned):
     """All that must not depend on how a tuning was run: everything but seconds."""
     trials = [{**trial, "seconds": None} for trial in tuned.trials]
-    return [tuned.kernel, tuned.scaling, tuned.n_active, tuned.nlpp, tuned.ended, trials]
+    return [*tuned.chosen.items(), tuned.nlpp, tuned.ended, trials]
 
 
 @pytest.mark.slow
