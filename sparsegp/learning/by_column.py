@@ -198,6 +198,11 @@ def with_ard(kernel: Kernel, p: int) -> Kernel:
     return kernel
 
 
+def can_have_ard(kernel: Kernel) -> bool:
+    """Return whether `with_ard` makes a difference, or has made it."""
+    return any(isinstance(leaf, (RBF, ByColumn)) for leaf in kernel.leaves)
+
+
 def with_warping(kernel: Kernel, p: int) -> Kernel:
     """Return the same covariance function, with four length scales per column of `Laplace`."""
     if isinstance(kernel, (Sum, Product)):

@@ -4,9 +4,9 @@ They are the methods `compare`, `refine`, `select`, `reestimate`, `grow`, `finis
 `choose_criterion` of `Search`. In the first three, candidates are judged by the same held-out rows,
 which no fit has seen; a sum or a kernel with a metric, whose fits take longer, must lead all
 others. Where labels are mostly noise, the last costly stage gains little, and is left out unless
-earlier stages gained much. Decisions are made at the end of a stage, when all its trials are known,
-and depend on nothing else. So the choice depends neither on the number of parallel trials nor on
-interruptions.
+earlier stages or more active rows gain much. Decisions are made at the end of a stage, when all its
+trials are known, and depend on nothing else. So the choice depends neither on the number of
+parallel trials nor on interruptions.
 """
 
 import math
@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparsegp.kernels import RBF, ByColumn, Kernel, Linear, Sum, parse
-from sparsegp.learning.by_column import with_warping
+from sparsegp.kernels import Kernel, Linear, Sum, parse
+from sparsegp.learning.by_column import can_have_ard, with_warping
 from sparsegp.learning.metric import FULL, MAX_METRIC_COLUMNS, NONE, is_per_column
 from sparsegp.learning.plan import GAIN_DECAY, MAX_ACTIVE, Plan, Size
 from sparsegp.learning.space import Candidate, Candidates
-from sparsegp.learning.trials import ALL_RUNGS, OUT_OF_TIME, Choice, Outcome, Trial, TryOut, gain_of
+from sparsegp.learning.trials import ALL_RUNGS, OUT_OF_TIME, Choice, Outcome, Trial, TryOut, nlpp_of
 
 MIN_ROWS_FOR_SUM, MIN_ROWS_FOR_SUM_IN_REGRESSION = 2000, 1000
 """With fewer rows the length scales of a sum of a rough and a smooth kernel are noise; a regression
@@ -29,11 +29,8 @@ CLOSE_ERRORS = 2.0
 MAX_KINDS = 2
 """Maximum number of kinds of kernel whose length scales are re-estimated."""
 MIN_GAIN = 0.01
-"""Fraction of the NLPP that doubling the active rows must gain, as the fit takes four times as
-long."""
-RANDOM = "random"
-"""Criterion of random active rows."""
-COMPARED, LEARNT, REESTIMATED, GROWN, SELECTED = 1, 2, 4, 5, 6
+"""Fraction of the NLPP that twice the active rows must gain, as fits take four times as long."""
+COMPARED, LEARNT, PROBED, REESTIMATED, GROWN, SELECTED = 1, 2, 3, 4, 5, 6
 """Numbers of the stages that have trials."""
 
 
@@ -70,6 +67,7 @@ class Search:
         self.criterion: str | None = None
         self.slower: set[int] = set()  # sums and candidates with a metric, whose fits take longer
         self.is_reestimated = False  # whether length scales have been re-estimated
+        self.is_noise = False  # whether neither learning nor more active rows gain much
 
     def compare(self) -> bool:
         """Compare the first candidates on few rows."""
@@ -113,7 +111,7 @@ class Search:
         """
         known, best = self.candidates.known, next(iter(kernels), 0)
         least = MIN_ROWS_FOR_SUM_IN_REGRESSION if self.plan.is_regression else MIN_ROWS_FOR_SUM
-        able = [n for n, kernel in kernels.items() if _can_have_ard(kernel)]
+        able = [n for n, kernel in kernels.items() if can_have_ard(kernel)]
         rough = [n for n in able if any(leaf.is_rough for leaf in kernels[n].leaves)]
         smooth = [n for n in able if n not in rough]
         slower = [
@@ -207,6 +205,8 @@ class Search:
         is expected and a larger size is possible; else they are chosen without. In a regression
         they always have one, as outliers make gains uncertain.
         """
+        if self.is_noise:
+            return True
         gain = math.inf
         for place, size in enumerate(self.plan.grown):
             promise = self.plan.gain_decay * gain
@@ -223,7 +223,7 @@ class Search:
                 return False
             before, self.outcomes = self.outcomes[self.winner], dict(found)
             if place > 0:
-                gain = gain_of(found[self.winner], before, self.plan.is_regression)
+                gain = found[self.winner].gain_over(before, self.plan.is_regression)
             if is_more and gain >= MIN_GAIN:
                 self.n_active = size.n_active
         for larger in (d for d in self.plan.sizes if d > MAX_ACTIVE):
@@ -239,7 +239,11 @@ class Search:
         if size is None or before is None or before.nlpp is None or is_kept:
             return True
         if self._ends_after(self.candidates.first(self.plan.count)):
-            return True
+            if (gain := self._gain_of_doubling()) is None:
+                return False
+            if gain < MIN_GAIN:
+                self.is_noise = True
+                return True
         half, kinds = size.rows // 2, self._best_of_kinds()
         few = Size(size.rows - half, size.n_active // 2)
         found = self._reestimated(kinds, few, half)
@@ -255,6 +259,20 @@ class Search:
         self._set_winner(min(nlpp, key=nlpp.__getitem__), found)
         self.is_reestimated = True
         return True
+
+    def _gain_of_doubling(self) -> float | None:
+        """Return what the first doubling of the active rows gains, None if there is no time.
+
+        If it gains much, the function is rough, and looks like noise to fits with few active rows.
+        """
+        tried = self.plan.grown[:2]
+        found: list[Outcome] = []
+        for size in tried:
+            trial = self._later_trial(self.winner, PROBED, size)
+            found += self.try_out([trial], f"{size.n_active} active rows").values()
+        if len(found) < len(tried):
+            return None
+        return found[1].gain_over(found[0]) if found else 0.0
 
     def finish(self) -> bool:
         """Re-estimate length scales from all rows, fewer of them active where more gain little."""
@@ -282,7 +300,7 @@ class Search:
             for trial, how in ((random, "random"), (selected, "selected"))
         ]
         if found[0] and found[1] and found[0].leads(found[1], CLOSE_ERRORS):
-            self.criterion = RANDOM
+            self.criterion = "random"
         return None not in found
 
     def _nlpp_of_kinds(
@@ -301,7 +319,7 @@ class Search:
             self._later_trial(n, REESTIMATED, size, kernel=each.kernel, first=first)
             for n, each in learnt.items()
         ]
-        return _nlpp(self.try_out(trials, f"kinds of kernel on {size.rows} rows"))
+        return nlpp_of(self.try_out(trials, f"kinds of kernel on {size.rows} rows"))
 
     def _reestimated(
         self, numbers: Sequence[int], size: Size, first: int = 0
@@ -314,8 +332,7 @@ class Search:
     def _set_winner(self, number: int, learnt: Mapping[int, Outcome]) -> None:
         """Make a candidate the winner, with its re-estimated kernel."""
         self.winner = number
-        outcome = replace(self.outcomes[number], kernel=learnt[number].kernel)
-        self.outcomes = {number: outcome}
+        self.outcomes = {number: replace(self.outcomes[number], kernel=learnt[number].kernel)}
 
     def _best_of_kinds(self) -> list[int]:
         """Return the best candidates of up to `MAX_KINDS` kinds that are close to the winner.
@@ -330,7 +347,7 @@ class Search:
         best: dict[object, int] = {}
         for n in [self.winner, *self._ranking()]:
             is_mixed = self.candidates.known[n].metric != NONE
-            can_be = n == self.winner if is_mixed else _can_have_ard(self._kernel(n))
+            can_be = n == self.winner if is_mixed else can_have_ard(self._kernel(n))
             if can_be and self._is_close(n, self.winner):
                 best.setdefault(self._kind(n), n)
         kinds = list(best.values())
@@ -377,14 +394,5 @@ class Search:
 
     def _ranking(self) -> list[int]:
         """Return candidate numbers, best first; failures come last, ties in order of number."""
-        nlpp = _nlpp(self.outcomes)
+        nlpp = nlpp_of(self.outcomes)
         return sorted(sorted(nlpp), key=nlpp.__getitem__) or [0]
-
-
-def _can_have_ard(kernel: Kernel) -> bool:
-    return any(isinstance(leaf, (RBF, ByColumn)) for leaf in kernel.leaves)  # see `with_ard`
-
-
-def _nlpp(outcomes: Mapping[int, Outcome]) -> Mapping[int, float]:
-    """Return the NLPP by candidate number, infinite where a trial failed."""
-    return {n: math.inf if each.nlpp is None else each.nlpp for n, each in outcomes.items()}

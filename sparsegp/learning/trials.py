@@ -66,16 +66,20 @@ class Outcome:
         error = float(gains.std()) / math.sqrt(m)
         return float(gains.mean()) > errors * error
 
+    def gain_over(self, before: "Outcome", is_regression: bool = False) -> float:
+        """Return the relative decrease of the NLPP, 0 if it is within one standard error.
 
-def gain_of(outcome: Outcome, before: Outcome, is_regression: bool = False) -> float:
-    """Return the relative decrease of the NLPP, 0 if it is within one standard error.
+        It is also 0 if either trial failed. In a regression it is absolute, in nats, as the NLPP of
+        a density may be negative.
+        """
+        if self.nlpp is None or before.nlpp is None or not self.leads(before):
+            return 0.0
+        return (before.nlpp - self.nlpp) / (1.0 if is_regression else before.nlpp)
 
-    It is also 0 if either trial failed. In a regression it is absolute, in nats, as the NLPP of a
-    density may be negative.
-    """
-    if outcome.nlpp is None or before.nlpp is None or not outcome.leads(before):
-        return 0.0
-    return (before.nlpp - outcome.nlpp) / (1.0 if is_regression else before.nlpp)
+
+def nlpp_of(outcomes: Mapping[int, Outcome]) -> Mapping[int, float]:
+    """Return the NLPP by candidate number, infinite where a trial failed."""
+    return {n: math.inf if each.nlpp is None else each.nlpp for n, each in outcomes.items()}
 
 
 TryOut = Callable[[Sequence[Trial], str], Mapping[int, Outcome]]

@@ -592,6 +592,18 @@ def test_where_labels_are_mostly_noise_it_ends_early(n, nlpp, noise, level, stag
     assert found.ended == "all rungs"
 
 
+@pytest.mark.parametrize(("doubled", "stages"), [(0.895, {1, 2, 3}), (0.88, {1, 2, 3, 4, 5})])
+def test_labels_are_not_noise_if_more_active_rows_gain_much(doubled, stages):
+    nature = Nature({ROUGH: 0.9, learnt(ROUGH): 0.9, "250": 0.9, "500": doubled}, noise=0.001)
+    plan = replace(Plan.of((5000, 0, 2), 1000, None, sizes=(1000, 2000, 8000)), noise=0.75)
+    found = nature.searched(plan)
+    assert {trial.rung for trial in nature.trials} == stages
+    assert (found.n_active, found.ended) == (1000, "all rungs")
+    before = next(i for i, trial in enumerate(nature.trials) if trial.rung == 3)
+    for time in range(before, len(nature.trials)):
+        assert replace(nature, trials=[], time=time).searched(plan).ended == "max_seconds"
+
+
 @pytest.mark.parametrize("gain", [0.0, 0.3])
 def test_where_nothing_leads_the_linear_kernels_one_laplace_is_learnt_first(gain):
     """If there is much to learn then, the other kernels get length scales too."""
