@@ -116,7 +116,7 @@ def unlikeness(words: Sequence[str]) -> str:
         return found
     if all(map(is_number, words)):
         return f"{quoted(words[0])} and all others are numbers as text: store them as numbers"
-    such = f"{quoted(words[0])} and a different value in nearly every row"
+    such = f"values such as {quoted(words[0])} differ in nearly every row"
     return f"{such}: `drop` it, or give it as `id_column`"
 
 

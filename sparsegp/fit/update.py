@@ -52,8 +52,8 @@ FEW_ROWS = 300
 """Number of rows below which the calibration of a model is too uncertain to be kept by later
 updates."""
 LATER = 0.05
-"""How much later than those of the active rows dates of new rows must be for a warning, in units of
-the time between these."""
+"""How much later than known dates those of new rows must be for a warning, relative to the range of
+these."""
 
 
 def update(
@@ -234,11 +234,17 @@ def _fit_with_summary(
 
 
 def _warn_of_later_dates(model: SparseModel, summary: Summary) -> None:
-    """Warn if new rows have dates later than those of the active rows."""
+    """Warn if new rows have dates later than those of the active rows or quantiles."""
     if model.encoding is None or model.names is None or model.scaling.mixing is not None:
         return
-    low, high, _ = model.training_range
-    is_later = model.scaling.apply(summary.high[np.newaxis])[0] > high + LATER * (high - low)
+    if (knots := model.scaling.knots) is None:
+        (low, high, _), last = (
+            model.training_range,
+            model.scaling.apply(summary.high[np.newaxis])[0],
+        )
+    else:  # the range is known; normal scores stretch its ends
+        low, high, last = knots[:, 0], knots[:, -1], summary.high
+    is_later = last > high + LATER * (high - low)
     timed = [each.name for each in model.encoding.columns if TIME in each.parts]
     if later := [each for each in timed if is_later[model.names.index(f"{each}{TIME}")]]:
         message = "new rows have later dates in %s: give the old rows too, or train without dates"

@@ -63,15 +63,19 @@ def test_an_update_of_a_model_of_few_rows_warns(n, warns, caplog):
     assert [f"the {n} rows of the model" in said for said in caplog.messages] == [True] * warns
 
 
-def test_an_update_of_a_model_with_dates_warns(caplog):
+@pytest.mark.parametrize("scaling", ["standard", "quantile"])
+def test_an_update_of_a_model_with_dates_warns(scaling, caplog):
     X, y = OLD
     frame = pd.DataFrame(X, columns=list("abc"))
     frame["on"] = pd.date_range("2024-01-01", periods=len(X), freq="h")
     old, new = (frame[:500], y[:500]), (frame[500:], y[500:])
-    model = sparsegp.train(*old, kernel=KERNEL, n_active=40)
+    model = sparsegp.train(
+        *old, kernel=KERNEL, n_active=40, criterion="random", scaling=scaling, seed=1
+    )
     sparsegp.update(model, *new, old=old)
     assert not caplog.messages
-    sparsegp.update(model, frame[100:400], y[100:400])
+    assert 499 not in model.rows
+    sparsegp.update(model, frame[100:500], y[100:500])
     assert not caplog.messages  # no later dates
     sparsegp.update(model, *new)
     assert "new rows have later dates in on: give the old rows too" in caplog.text
