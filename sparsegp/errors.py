@@ -7,6 +7,8 @@ trusted: it is shown without control characters, and URLs without their credenti
 """
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import ClassVar
 
 LONGEST_MESSAGE = 2000
@@ -68,6 +70,14 @@ class UnknownNameError(SettingsError, KeyError):
     """A name that is not in a registry."""
 
     __str__ = Exception.__str__
+
+    @classmethod
+    def of(cls, family: str, name: object, known: Iterable[str]) -> "UnknownNameError":
+        """Return the error for a name that is not among those known, with the most similar one."""
+        known = list(known)
+        alike = get_close_matches(str(name), known, 1)
+        near = f" (did you mean {alike[0]!r}?)" if alike else ""
+        return cls(f"unknown {family} {quoted(name)}{near}; known: {', '.join(known)}")
 
 
 class StoreError(SparseGPError, OSError):

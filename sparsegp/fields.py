@@ -90,8 +90,7 @@ class Setting:
         if self.kind is float and not math.isfinite(found):
             raise SettingsError(f"{self.name} must be a finite number, got {quoted(value)}")
         if self.choices and found not in (names := sorted(self.names)):
-            known = ", ".join(names)
-            raise UnknownNameError(f"unknown {self.name} {quoted(value)}; known: {known}")
+            raise UnknownNameError.of(self.name, value, names)
         most = LARGEST_INTEGER if self.kind is int and self.most is None else self.most
         for words, bound, within in (
             ("at least", self.least, operator.ge),

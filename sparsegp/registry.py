@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeVar
 
-from sparsegp.errors import UnknownNameError, quoted
+from sparsegp.errors import UnknownNameError
 
 T = TypeVar("T")
 
@@ -33,8 +33,7 @@ class Registry(dict[str, T]):
         return add
 
     def __missing__(self, name: str) -> NoReturn:
-        known = ", ".join(self)
-        raise UnknownNameError(f"unknown {self.family} {quoted(name)}; known: {known}")
+        raise UnknownNameError.of(self.family, name, self)
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self.keys()))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, ClassVar, TypeVar
 
-from sparsegp.errors import SettingsError, UnknownNameError, quoted, short
+from sparsegp.errors import SettingsError, UnknownNameError, short
 from sparsegp.fields import refuse_unknown
 from sparsegp.registry import Registry
 
@@ -117,8 +117,7 @@ def call(
         case _:
             raise SettingsError(f"expected a name, perhaps with values, got {written(node)}")
     if name not in registry:
-        known = ", ".join([*others, *registry])
-        raise UnknownNameError(f"unknown {registry.family} {quoted(name)}; known: {known}")
+        raise UnknownNameError.of(registry.family, name, [*others, *registry])
     named = {each.arg or "**": literal(each.value) for each in keywords}
     return registry[name], [literal(each) for each in arguments], named
 

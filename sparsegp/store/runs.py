@@ -21,7 +21,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from sparsegp.errors import SettingsError, StoreError
+from sparsegp.errors import SettingsError, StoreError, quoted
 from sparsegp.fields import Setting, path_text
 from sparsegp.store.files import MAX_JSON, Stored, read_errors, read_file, write_file
 from sparsegp.store.folders import Directory, Folder, folder_of
@@ -278,7 +278,7 @@ class RunDirectory:
         )
         found = []
         for name, *values in settings:
-            old, new = ("not given" if value is None else repr(value) for value in values)
+            old, new = ("not given" if value is None else quoted(value) for value in values)
             found.append(f"{name} was {old} and is now {new}")
         if data:  # its digest would mean nothing to a user
             sizes = "; ".join(

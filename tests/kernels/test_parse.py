@@ -98,7 +98,8 @@ def test_names_of_no_column_are_refused(name):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("2*mtern(1)", f"kernel '2*mtern(1)': unknown kernel 'mtern'; {KNOWN}; write for example"),
+        ("2*mtern(1)", "kernel '2*mtern(1)': unknown kernel 'mtern' (did you mean 'matern52'?); "),
+        ("2*sin(1)", f"kernel '2*sin(1)': unknown kernel 'sin'; {KNOWN}; write for example"),
         ("rbf(1)\n+ x(2)", "unknown kernel 'x'"),
         ("ard({'a': 1, 'b': (1, 2)})", "or in laplace, power and additive four, got {'a': 1"),
         ("ard({})", "additive four, got {}"),

@@ -41,8 +41,11 @@ def test_numbers_are_fields_in_their_order(text):
     ("text", "message"),
     [
         ("", "cannot read likelihood '': the text is empty; write for example 'probit' or 'probit"),
-        ("prbit", "^unknown likelihood 'prbit'; known: gaussian, logistic"),
-        ("prbit(1)", "^unknown likelihood 'prbit'; known: gaussian, logistic"),
+        (
+            "prbit",
+            r"^unknown likelihood 'prbit' \(did you mean 'probit'\?\); known: gaussian, logistic",
+        ),
+        ("cauchy(1)", "^unknown likelihood 'cauchy'; known: gaussian"),
         ("probit('a')", "bias must be a number, got 'a'"),
         ("probit(True)", "bias must be a number, got True"),
         ("probit(1e999)", "bias must be a finite number, got inf"),
