@@ -107,7 +107,7 @@ def facts_in_words(record: Mapping[str, Any]) -> dict[str, Any]:
     others = [k for k, value in settings.items() if value != usual.get(k) and k not in shown]
     progress = record["progress"] or {}
     extent = "{done} of {total}" if progress.get("total") else "{done}"
-    selecting = "" if "method" in settings else " to select the active rows"
+    selecting = "" if "method" in settings else " until the active rows were selected"
     used = [column for column in record["inputs"] if not column["left_out"]]
     names = f": {listed(record['names'])}" if record["names"] else ""
     if record["holder"]:
