@@ -1,5 +1,6 @@
 """`sparsegp tune`, and the table of trials that `inspect` shows too."""
 
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -103,8 +104,9 @@ def kept_by_guard(trials: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
     first = min(trials, key=lambda trial: int(trial["number"]), default=chosen)
     if any(value != first.get(name) for name, value in chosen.items() if name in CHOICE):
         return None
-    known = [trial["nlpp"] for trial in trials if trial["nlpp"] is not None]
-    behind = first.get("nlpp") is not None and min(known) < first["nlpp"]
+    others = [trial["nlpp"] for trial in trials if trial["number"] != first["number"]]
+    known = [nlpp for nlpp in others if nlpp is not None]
+    behind = first.get("nlpp") is not None and min(known, default=math.inf) < first["nlpp"]
     return "no other leads it by two standard errors" if behind else None
 
 

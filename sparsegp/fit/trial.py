@@ -23,7 +23,9 @@ from sparsegp.learning.by_column import Pace, learn_by_column, with_ard
 from sparsegp.learning.linear_rows import is_regression_target, target_log_p
 from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
 from sparsegp.learning.plan import MAX_HELD_OUT
+from sparsegp.learning.search import SELECTED
 from sparsegp.learning.trials import Outcome, Trial
+from sparsegp.math.hashing import hashes_of_rows
 from sparsegp.report.metrics import calibration_error
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles, Floats, Integers
@@ -59,6 +61,7 @@ class Sample:
     scalings: Mapping[str, Scaling] = field(default_factory=dict)  # by the names of their rules
     weights: Doubles | None = None  # row weights (n,)
     groups: Integers | None = None  # of columns (p,); the indicators of a category share one
+    repeats: bool = False  # see `Table.repeats`
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -141,7 +144,7 @@ def draw_sample(
     weights = None if data.train.weights is None else data.train.weights[order]
     groups = None if data.train.encoding is None else data.train.encoding.shared
     known = data.target[order], len(data.classes), family
-    return Sample(rows, *known, parts, scalings, weights, groups)
+    return Sample(rows, *known, parts, scalings, weights, groups, data.train.repeats)
 
 
 def stratified_order(target: Any, seed: int) -> Integers:
@@ -188,8 +191,9 @@ def run_trial(settings: TrainSettings, sample: Sample, trial: Trial) -> Outcome:
             elif trial.first:
                 split = np.arange(trial.first, trial.first + trial.rows), np.arange(trial.first)
                 fits, kernels = replace(fits, inputs=fits.inputs[:1], splits=[split]), kernels[:1]
-            elif trial.selects:
-                fits = fits.with_selected_rows(replace(settings, kernel=trial.kernel))
+            elif trial.rung == SELECTED:
+                settings = replace(settings, kernel=trial.kernel)
+                fits = fits.as_in_a_run(settings, trial.selects)
             found = fits.fit(kernels)
     except (NumericalError, SettingsError) as failure:
         seconds = time.thread_time() - began
@@ -266,15 +270,21 @@ class PartialFits:
         weights = None if sample.weights is None else sample.weights[held]
         return choose_prior_variance(fits, sample.target[held], weights)
 
-    def with_selected_rows(self, settings: TrainSettings) -> "PartialFits":
-        """Return the same fits with active rows that are selected as in a run."""
+    def as_in_a_run(self, settings: TrainSettings, selects: bool) -> "PartialFits":
+        """Return the same fits with the candidates of a run, and active rows selected or random."""
         sample, classes, splits = self.sample, np.arange(self.sample.n_classes), []
         for X, (rows, held) in zip(self.inputs, self.splits, strict=True):
-            weights = None if sample.weights is None else sample.weights[rows]
-            of_rows = X[rows], sample.target[rows], classes, weights
-            with small_fit(settings, self.n_active, *of_rows) as fit:
-                fit.select()
-                chosen = fit.active.rows
+            able = np.arange(len(rows))
+            if sample.repeats:  # see `choose_candidates`
+                able = np.sort(np.unique(hashes_of_rows(X[rows]), return_index=True)[1])
+            chosen = able[: self.n_active]
+            if selects:
+                of = rows[able]
+                weights = None if sample.weights is None else sample.weights[of]
+                of_rows = X[of], sample.target[of], classes, weights
+                with small_fit(settings, self.n_active, *of_rows) as fit:
+                    fit.select()
+                    chosen = able[fit.active.rows]
             rest = np.delete(np.arange(len(rows)), chosen)
             splits.append((rows[np.concatenate([chosen, rest])], held))
         return replace(self, splits=splits)

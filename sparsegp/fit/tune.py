@@ -194,7 +194,7 @@ class Tuning(Run[Tuned]):
         data, settings, scheduler = self.data, self.settings, self.runtime.scheduler()
         self.n_active = settings.rows_to_include(data.summary.n)
         self.scalings = {settings.scaling: data.scaling}  # to be tried
-        self.sample: Sample | None = None  # None if there is no search
+        self.sample: Sample | None = None  # if there is a search
         is_unsuited = unsuited(data, settings, scheduler)
         self._is_guarded = is_unsuited or data.summary.n < plan.MIN_ROWS_FOR_SEARCH
         searches = self.max_trials is not None or not self._is_guarded
@@ -206,9 +206,8 @@ class Tuning(Run[Tuned]):
                 self.scalings[rule] = choose_scaling(rule, *what)
         if searches:
             is_default = self.max_trials is None
-            least = plan.MAX_ROWS if is_default else 0
+            least, parts = (plan.MAX_ROWS, 1) if is_default else (0, SEARCH_FOLDS)
             most = plan.sample_rows(data.summary.n, data.summary.p, least)
-            parts = 1 if is_default else SEARCH_FOLDS
             self.sample = draw_sample(data, self.scalings, settings, most, scheduler, parts)
         self.outcomes: dict[Trial, Outcome] = {}  # of finished trials, without their kernels
         self.choice: dict[str, Any] | None = None  # once the search is finished
@@ -249,8 +248,9 @@ class Tuning(Run[Tuned]):
                 choice = search(candidates, self._plan(self.sample), self.try_out)
             self.choice = asdict(choice)
             self.checkpoint(len(self.outcomes), due=True)
-        trials = tuple(self.content()[0]["trials"])
-        return Tuned(**self.choice, trials=trials, columns=columns_of(self.data.train))
+        known = {"criterion": None} | self.choice  # not in searches of former versions
+        known["trials"] = tuple(self.content()[0]["trials"])
+        return Tuned(**known, columns=columns_of(self.data.train))
 
     def _plan(self, sample: Sample) -> plan.Plan:
         summary = self.data.summary

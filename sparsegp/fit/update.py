@@ -82,7 +82,7 @@ def update(
         Weights of the new rows.
     n_active : int, optional
         Number of active rows of the new model; unchanged by default. The fraction of them that is
-        newly selected is at least that of new rows among all rows.
+        removed is at least that of new rows among all rows; removed rows may be selected again.
     **options
         `out`, `resume`, `overwrite`, `checkpoint_every`, `keep_last`, `runtime`, `tls`, `client`,
         `progress` and `verbose`, as in `train`.

@@ -265,8 +265,7 @@ class Search:
 
         If it gains much, the function is rough, and looks like noise to fits with few active rows.
         """
-        tried = self.plan.grown[:2]
-        found: list[Outcome] = []
+        found, tried = list[Outcome](), self.plan.grown[:2]
         for size in tried:
             trial = self._later_trial(self.winner, PROBED, size)
             found += self.try_out([trial], f"{size.n_active} active rows").values()
@@ -291,7 +290,9 @@ class Search:
         probable labels are then the noisiest.
         """
         size, known = self.plan.selection, self.outcomes.get(self.winner)
-        if size is None or known is None or known.nlpp is None or known.nlpp < self.plan.doubt:
+        if size is None or 2 * (self.n_active or 0) > self.plan.n_rows:
+            return True
+        if known is None or known.nlpp is None or known.nlpp < self.plan.doubt:
             return True
         random = self._later_trial(self.winner, SELECTED, size)
         selected = replace(random, selects=True)

@@ -97,6 +97,7 @@ def test_a_first_kernel_that_stays_behind_a_better_one_is_explained():
     kept = {"kernel": "rbf(1)", "scaling": "auto", "n_active": 1000}
     assert "two standard errors" in str(kept_by_guard([better, failed, first], kept))
     assert kept_by_guard([first, failed], kept) is None
+    assert kept_by_guard([first, {**better, **kept, "number": first["number"]}], kept) is None
     assert kept_by_guard([first, better], {**kept, "kernel": "rbf(2)"}) is None
 
 

@@ -182,7 +182,7 @@ def test_all_unfit_columns_are_named_at_once(frame):
         "column 'children': 0 is not a date",
         "column 'code': values such as 'n0' differ in nearly every row: leave it out, in pandas by "
         "drop(columns=...), or make it the index by set_index;",
-        "column 'text': 'so it goes so it goes so it goes 0' and a different value",
+        "column 'text': values such as 'so it goes so it goes so it goes 0' differ",
         "column 'took': Timedelta('0 days 00:00:01') is of type Timedelta",
         "inf is not a finite number: correct it;",
     ):

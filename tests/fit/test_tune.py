@@ -279,6 +279,30 @@ def noisy_days(n, seed):
     return np.column_stack([day, rng.normal(size=n)]), (rng.random(n) < chances[day]).astype(int)
 
 
+def noisy_points(n, seed):
+    """Labels that depend on which of 300 points a row is, and are noisy."""
+    rng = np.random.default_rng(7)
+    points, means = np.round(rng.normal(size=(300, 2)), 3), 1.5 * rng.normal(size=300)
+    rng = np.random.default_rng(seed)
+    place = rng.integers(300, size=n)
+    return points[place], (rng.random(n) < 1.0 / (1.0 + np.exp(-means[place]))).astype(int)
+
+
+def test_of_repeated_inputs_one_row_each_may_become_active_in_trials_too():
+    X, y = noisy_points(4000, 0)
+    how = {"n_active": 150, "runtime": "threads=1"}
+    found = tune(X, y, max_trials=None, **how)
+    assert [trial["selects"] for trial in found.trials[-2:]] == [False, True]
+    assert found.criterion is None
+    random, selected = (
+        nlpp(
+            sparsegp.train(X, y, **how | found.chosen | {"criterion": name}), *noisy_points(4000, 1)
+        )
+        for name in ("random", "predictive")
+    )
+    assert selected < random
+
+
 def test_active_rows_are_random_where_the_least_probable_ones_are_noise():
     X, y = noisy_days(4000, 0)
     how = {"n_active": 300, "scaling": "quantile", "runtime": "threads=1"}

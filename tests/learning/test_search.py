@@ -527,6 +527,11 @@ def test_of_few_rows_most_become_active_and_are_not_random():
     assert Plan.of((1999, 0, 2), 1000, None).selection is None
     assert Plan.of((1500, 500, 2), 1000, None).selection == Size(1500, module.SELECTED_ACTIVE)
     assert Plan.of((1500, 500, 2), 1000, None).doubt == np.inf  # without labels
+    nature = Nature({GIVEN: 0.5, "250": 0.5, "500": 0.4, "1000": 0.3}, again={GIVEN: 0.5})
+    plan = replace(Plan.of((1778, 445, 2), 1000, None, sizes=(1000, 2000)), doubt=0.0)
+    assert plan.selection is not None
+    assert nature.searched(replace(plan, reestimation=None)).n_active == 1422
+    assert SELECTED not in {trial.rung for trial in nature.trials}
 
 
 def test_indicators_of_categories_leave_more_rows_to_length_scales():
