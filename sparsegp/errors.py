@@ -7,7 +7,7 @@ trusted: it is shown without control characters, and URLs without their credenti
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import ClassVar
 
@@ -45,6 +45,12 @@ def visible(text: str) -> str:
     )
 
 
+def suggestion(name: str, known: Collection[str]) -> str:
+    """Return the most similar name as a question in parentheses, if there is one."""
+    alike = get_close_matches(name, known, 1)
+    return f" (did you mean {alike[0]!r}?)" if alike else ""
+
+
 class SparseGPError(Exception):
     """Base class of all errors that the user can fix."""
 
@@ -75,8 +81,7 @@ class UnknownNameError(SettingsError, KeyError):
     def of(cls, family: str, name: object, known: Iterable[str]) -> "UnknownNameError":
         """Return the error for a name that is not among those known, with the most similar one."""
         known = list(known)
-        alike = get_close_matches(str(name), known, 1)
-        near = f" (did you mean {alike[0]!r}?)" if alike else ""
+        near = suggestion(str(name), known)
         return cls(f"unknown {family} {quoted(name)}{near}; known: {', '.join(known)}")
 
 

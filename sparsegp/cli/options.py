@@ -8,14 +8,13 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sparsegp.errors import DataError, SettingsError, quoted
+from sparsegp.errors import DataError, SettingsError, quoted, suggestion
 from sparsegp.lists import quote_if_needed
 from sparsegp.settings import SPARSE, DenseSettings, Setting, TrainSettings, declared
 
@@ -340,8 +339,7 @@ def _take_config(ctx: click.Context, _: click.Parameter, value: str | None) -> N
         each = params.get(key.replace("_", "-"), params.get(key))
         flag = each if isinstance(each, click.Option) and each.is_flag else None
         if each is None or not isinstance(given, str if flag is None else bool):
-            alike = get_close_matches(key, params, 1) if each is None else []
-            near = f" (did you mean {alike[0]!r}?)" if alike else ""
+            near = suggestion(key, params) if each is None else ""
             raise SettingsError(
                 f"{value}: {quoted(key)}{near} must be an option of `{ctx.info_name}` with a "
                 "number or a text, or a flag with true or false"

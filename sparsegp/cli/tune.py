@@ -1,6 +1,5 @@
 """`sparsegp tune`, and the table of trials that `inspect` shows too."""
 
-import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -106,8 +105,8 @@ def kept_by_guard(trials: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
         return None
     others = [trial["nlpp"] for trial in trials if trial["number"] != first["number"]]
     known = [nlpp for nlpp in others if nlpp is not None]
-    behind = first.get("nlpp") is not None and min(known, default=math.inf) < first["nlpp"]
-    return "no other leads it by two standard errors" if behind else None
+    is_behind = first.get("nlpp") is not None and any(nlpp < first["nlpp"] for nlpp in known)
+    return "no other leads it by two standard errors" if is_behind else None
 
 
 def extent(trials: int, ended: str) -> str:

@@ -32,7 +32,7 @@ from sparsegp.kernels import ColumnNames
 from sparsegp.learning.linear_rows import is_regression_target
 from sparsegp.likelihoods import SiteRule
 from sparsegp.lists import join_first
-from sparsegp.math.hashing import hashes_of_rows
+from sparsegp.math.hashing import first_places, hashes_of_rows
 from sparsegp.memory import DRAWN_ROWS
 from sparsegp.settings import DenseSettings, TrainSettings
 from sparsegp.types import Booleans, Doubles, Floats, Integers, Labels
@@ -343,7 +343,7 @@ def choose_candidates(
     if is_thinned := data.train.repeats and settings.draws_candidates:
         parts = data.train.X.to_delayed().ravel()
         hashes = np.concatenate(compute_each(hashes_of_rows, parts, scheduler=scheduler))
-        able = able[np.sort(np.unique(hashes[able], return_index=True)[1])]
+        able = able[first_places(hashes[able])]
     if wanted >= len(able):
         return able if is_thinned else None
     rows = np.random.default_rng([settings.seed, n, 2]).permutation(able)

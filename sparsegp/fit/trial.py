@@ -25,7 +25,7 @@ from sparsegp.learning.metric import NONE, Metric, Part, learn_mixing
 from sparsegp.learning.plan import MAX_HELD_OUT
 from sparsegp.learning.search import SELECTED
 from sparsegp.learning.trials import Outcome, Trial
-from sparsegp.math.hashing import hashes_of_rows
+from sparsegp.math.hashing import first_places, hashes_of_rows
 from sparsegp.report.metrics import calibration_error
 from sparsegp.settings import TrainSettings
 from sparsegp.types import Doubles, Floats, Integers
@@ -61,7 +61,7 @@ class Sample:
     scalings: Mapping[str, Scaling] = field(default_factory=dict)  # by the names of their rules
     weights: Doubles | None = None  # row weights (n,)
     groups: Integers | None = None  # of columns (p,); the indicators of a category share one
-    repeats: bool = False  # see `Table.repeats`
+    repeats: bool = False  # only one row of each input may become active: see `choose_candidates`
     _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def cached(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -144,7 +144,8 @@ def draw_sample(
     weights = None if data.train.weights is None else data.train.weights[order]
     groups = None if data.train.encoding is None else data.train.encoding.shared
     known = data.target[order], len(data.classes), family
-    return Sample(rows, *known, parts, scalings, weights, groups, data.train.repeats)
+    repeats = data.train.repeats and settings.draws_candidates
+    return Sample(rows, *known, parts, scalings, weights, groups, repeats)
 
 
 def stratified_order(target: Any, seed: int) -> Integers:
@@ -275,8 +276,8 @@ class PartialFits:
         sample, classes, splits = self.sample, np.arange(self.sample.n_classes), []
         for X, (rows, held) in zip(self.inputs, self.splits, strict=True):
             able = np.arange(len(rows))
-            if sample.repeats:  # see `choose_candidates`
-                able = np.sort(np.unique(hashes_of_rows(X[rows]), return_index=True)[1])
+            if sample.repeats:
+                able = first_places(hashes_of_rows(X[rows]))
             chosen = able[: self.n_active]
             if selects:
                 of = rows[able]

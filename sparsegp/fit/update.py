@@ -237,12 +237,9 @@ def _warn_of_later_dates(model: SparseModel, summary: Summary) -> None:
     """Warn if new rows have dates later than those of the active rows or quantiles."""
     if model.encoding is None or model.names is None or model.scaling.mixing is not None:
         return
-    if (knots := model.scaling.knots) is None:
-        (low, high, _), last = (
-            model.training_range,
-            model.scaling.apply(summary.high[np.newaxis])[0],
-        )
-    else:  # the range is known; normal scores stretch its ends
+    low, high, _ = model.training_range
+    last = model.scaling.apply(summary.high[np.newaxis])[0]
+    if (knots := model.scaling.knots) is not None:  # normal scores stretch the ends of the range
         low, high, last = knots[:, 0], knots[:, -1], summary.high
     is_later = last > high + LATER * (high - low)
     timed = [each.name for each in model.encoding.columns if TIME in each.parts]

@@ -238,12 +238,8 @@ class Search:
         is_kept = self.plan.errors > 0.0 and self.winner == 0
         if size is None or before is None or before.nlpp is None or is_kept:
             return True
-        if self._ends_after(self.candidates.first(self.plan.count)):
-            if (gain := self._gain_of_doubling()) is None:
-                return False
-            if gain < MIN_GAIN:
-                self.is_noise = True
-                return True
+        if self._ends_after(self.candidates.first(self.plan.count)) and not self._is_rough():
+            return self.is_noise
         half, kinds = size.rows // 2, self._best_of_kinds()
         few = Size(size.rows - half, size.n_active // 2)
         found = self._reestimated(kinds, few, half)
@@ -260,18 +256,20 @@ class Search:
         self.is_reestimated = True
         return True
 
-    def _gain_of_doubling(self) -> float | None:
-        """Return what the first doubling of the active rows gains, None if there is no time.
+    def _is_rough(self) -> bool:
+        """Return whether twice the active rows gain much; if not, and there was time, it is noise.
 
-        If it gains much, the function is rough, and looks like noise to fits with few active rows.
+        Rough functions look like noise to fits with few active rows.
         """
         found, tried = list[Outcome](), self.plan.grown[:2]
         for size in tried:
             trial = self._later_trial(self.winner, PROBED, size)
             found += self.try_out([trial], f"{size.n_active} active rows").values()
-        if len(found) < len(tried):
-            return None
-        return found[1].gain_over(found[0]) if found else 0.0
+        gains = bool(found[1:]) and found[1].gain_over(found[0]) >= MIN_GAIN
+        self.is_noise = len(found) == len(tried) and not gains
+        if self.is_noise and found:
+            self.outcomes[self.winner] = found[1]
+        return gains
 
     def finish(self) -> bool:
         """Re-estimate length scales from all rows, fewer of them active where more gain little."""

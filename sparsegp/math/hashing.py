@@ -1,6 +1,7 @@
 """Hashes of integers and of rows."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,11 @@ def hashes_of_rows(X: NDArray[np.generic]) -> NDArray[np.uint64]:
     pieces = (mixed(rows.view(np.uint64) + offsets) for rows in pieces_as_doubles(X))
     sums = [words.sum(axis=1, dtype=np.uint64) for words in pieces]
     return np.concatenate([np.empty(0, np.uint64), *sums])
+
+
+def first_places(keys: NDArray[Any]) -> NDArray[np.intp]:
+    """Return where each of the values first occurs, ascending."""
+    return np.sort(np.unique(keys, return_index=True)[1])
 
 
 def pieces_as_doubles(X: NDArray[np.generic]) -> Iterator[NDArray[np.float64]]:

@@ -604,6 +604,7 @@ def test_labels_are_not_noise_if_more_active_rows_gain_much(doubled, stages):
     found = nature.searched(plan)
     assert {trial.rung for trial in nature.trials} == stages
     assert (found.n_active, found.ended) == (1000, "all rungs")
+    assert found.nlpp == nature.of(ROUGH, [t for t in nature.trials if not t.again][-1].n_active)
     before = next(i for i, trial in enumerate(nature.trials) if trial.rung == 3)
     for time in range(before, len(nature.trials)):
         assert replace(nature, trials=[], time=time).searched(plan).ended == "max_seconds"
